@@ -1,0 +1,37 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both create .venv on first use and
+# install nothing again until pyproject.toml or constraints.txt change.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint types unit fidelity clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/python -m gpn.demo
+
+test: lint types unit
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/test.stamp
+	$(BIN)/mypy
+
+unit: $(VENV)/test.stamp
+	$(BIN)/python -m pytest
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "gpn needs Python 3.11 or newer, got $$($(PYTHON) --version); try make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/%.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing gpn[$*] into $(VENV) (once; about a minute)"
+	@$(PIP) install --constraint constraints.txt --editable '.[$*]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) demo

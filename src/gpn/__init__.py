@@ -1,0 +1,30 @@
+"""Generative Posterior Networks: one network whose every code is one posterior function."""
+
+from gpn.core.networks import ConvTrunk, MLPTrunk, ModuleTrunk
+from gpn.core.pool import DatasetPool, SamplerPool, TensorPool, box
+from gpn.core.posterior import Function, Posterior
+from gpn.core.prior import ConvPrior, MLPPrior, ModulePrior
+from gpn.core.task import Task
+from gpn.core.train import TrainConfig
+from gpn.methods.gpn import GPN, GPNConfig
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "GPN",
+    "ConvPrior",
+    "ConvTrunk",
+    "DatasetPool",
+    "Function",
+    "GPNConfig",
+    "MLPPrior",
+    "MLPTrunk",
+    "ModulePrior",
+    "ModuleTrunk",
+    "Posterior",
+    "SamplerPool",
+    "Task",
+    "TensorPool",
+    "TrainConfig",
+    "box",
+]

@@ -1,0 +1,48 @@
+"""What every configuration shares: frozen, keyword-only, and an unknown key is an error."""
+
+import dataclasses
+import difflib
+from typing import Any, TypeVar
+
+C = TypeVar("C", bound="Config")
+
+
+class Config:
+    """Base of the frozen dataclasses that configure one thing each.
+
+    A subclass checks its own values in `__post_init__`.
+    """
+
+    def __new__(cls: type[C], *args: Any, **settings: Any) -> C:
+        known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        for name in settings:
+            if name not in known:
+                raise TypeError(_unknown(cls.__name__, name, known))
+        return super().__new__(cls)
+
+    def replace(self: C, **changes: Any) -> C:
+        """The same configuration but for `changes`."""
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+
+def _unknown(owner: str, name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"its keys are {', '.join(known)}."
+    return f"every key of {owner} must be one that it has, got {name!r}; {hint}"
+
+
+def require_positive(owner: Config, *names: str) -> None:
+    """Raise unless each named setting is a positive number."""
+    for name in names:
+        value = getattr(owner, name)
+        if not value > 0:
+            raise ValueError(f"{name} must be positive, got {name}={value!r}.")
+
+
+def require_one_of(owner: Config, name: str, choices: tuple[str, ...]) -> None:
+    """Raise unless the named setting is one of `choices`."""
+    value = getattr(owner, name)
+    if value not in choices:
+        close = difflib.get_close_matches(str(value), choices, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{hint}")

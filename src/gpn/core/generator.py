@@ -1,0 +1,66 @@
+"""The generator g(x, z): for each code z, one function."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gpn.core.networks import ACTIVATIONS, Trunk, fresh, initialise, mlp
+from gpn.core.types import Codes, Functions, Inputs, Outputs
+
+
+class Generator(nn.Module, ABC):
+    """g(x, z) on top of a trunk's features of x."""
+
+    code_dim: int
+
+    @abstractmethod
+    def forward(self, x: Inputs, codes: Codes) -> Functions:
+        """Every code at every row."""
+
+    @abstractmethod
+    def paired(self, x: Inputs, codes: Float[Tensor, "n q"]) -> Outputs:
+        """Each row with a code of its own: one ordinary network's work."""
+
+
+class ConcatGenerator(Generator):
+    """The paper's generator: the code joins the features at the first hidden layer.
+
+    W [φ(x); z] is written as W_x φ(x) + W_z z: the same mathematics, but x is multiplied once
+    and not once per code.
+    """
+
+    def __init__(
+        self,
+        trunk: Trunk,
+        input_shape: tuple[int, ...],
+        n_outputs: int,
+        code_dim: int,
+        rng: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.code_dim = code_dim
+        self.features, size = trunk.features(input_shape, rng)
+        width = trunk.widths[0]
+        self.join = initialise(nn.Linear(size + code_dim, width, device="meta"), rng)
+        self.tail = fresh(lambda: _tail(trunk, n_outputs), rng)
+
+    def forward(self, x: Inputs, codes: Codes) -> Functions:
+        from_x, from_codes = self._joined(x, codes)
+        return self.tail(from_x[None, :, :] + from_codes[:, None, :])
+
+    def paired(self, x: Inputs, codes: Float[Tensor, "n q"]) -> Outputs:
+        from_x, from_codes = self._joined(x, codes)
+        return self.tail(from_x + from_codes)
+
+    def _joined(self, x: Inputs, codes: Codes) -> tuple[Tensor, Tensor]:
+        sizes = [self.join.in_features - self.code_dim, self.code_dim]
+        weight_x, weight_codes = self.join.weight.split(sizes, dim=1)
+        return self.features(x) @ weight_x.T + self.join.bias, codes @ weight_codes.T
+
+
+def _tail(trunk: Trunk, n_outputs: int) -> list[nn.Module]:
+    """What follows the first hidden layer."""
+    sizes = (*trunk.widths, n_outputs)
+    return [ACTIVATIONS[trunk.activation](), *mlp(sizes, trunk.activation)]

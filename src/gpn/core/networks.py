@@ -1,0 +1,183 @@
+"""The plain networks that priors and generators are built from."""
+
+import copy
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from gpn.core.config import Config, require_one_of
+from gpn.core.types import Inputs
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class Erf(nn.Module):
+    """erf(x), whose infinitely wide network has the arc-sine kernel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.erf(x)
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "tanh": nn.Tanh,
+    "erf": Erf,
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+}
+
+
+def mlp(sizes: Sequence[int], activation: str) -> list[nn.Module]:
+    """Linear layers between `sizes` with an activation between them; the last one is linear."""
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in itertools.pairwise(sizes):
+        layers += [nn.Linear(fan_in, fan_out), ACTIVATIONS[activation]()]
+    return layers[:-1]
+
+
+def conv_stack(
+    input_shape: tuple[int, ...], channels: Sequence[int], activation: str
+) -> list[nn.Module]:
+    """3×3 convolutions with stride 2, each with its activation, then flat features."""
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in itertools.pairwise((input_shape[0], *channels)):
+        layers += [nn.Conv2d(fan_in, fan_out, 3, stride=2, padding=1), ACTIVATIONS[activation]()]
+    return [*layers, nn.Flatten()]
+
+
+def conv_features(input_shape: tuple[int, ...], channels: Sequence[int]) -> int:
+    """How many features `conv_stack` leaves."""
+    if len(input_shape) != 3:
+        raise ValueError(
+            "a convolutional network needs images, rows of shape (channels, height, width), "
+            f"got {input_shape}; use an MLP for tables."
+        )
+    _, height, width = input_shape
+    shrink = 2 ** len(channels)
+    return channels[-1] * math.ceil(height / shrink) * math.ceil(width / shrink)
+
+
+def fresh(make: Callable[[], list[nn.Module]], rng: torch.Generator) -> nn.Sequential:
+    """The layers that `make` lists, with parameters drawn from `rng` and from nothing else.
+
+    Building on the meta device keeps torch's own initialisation off the global random state.
+    """
+    with torch.device("meta"):
+        module = nn.Sequential(*make())
+    return initialise(module, rng)
+
+
+def initialise(module: M, rng: torch.Generator) -> M:
+    """A meta module made real: weights and biases ~ U[−1, 1] / √fan-in, as torch does."""
+    module.to_empty(device="cpu")
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            bound = layer.weight[0].numel() ** -0.5
+            for parameter in layer.parameters():
+                nn.init.uniform_(parameter, -bound, bound, generator=rng)
+    return module
+
+
+class Trunk(Config, ABC):
+    """What stands under a generator: features of x, then hidden layers of `widths`."""
+
+    widths: tuple[int, ...]
+    activation: str
+
+    @abstractmethod
+    def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
+        """A module from inputs to features ``(n, h)``, and h."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLPTrunk(Trunk):
+    """Hidden layers on x itself, with `fourier` random waves of x beside it if asked for.
+
+    The waves cos(w·x + c), w ~ N(0, fourier_scale²), let a small network follow a rough prior.
+    """
+
+    widths: tuple[int, ...] = (256, 256, 256)
+    activation: str = "silu"
+    fourier: int = 0
+    fourier_scale: float = 3.0
+
+    def __post_init__(self) -> None:
+        check_trunk(self)
+
+    def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
+        dim = torch.Size(input_shape).numel()
+        if self.fourier == 0:
+            return nn.Flatten(), dim
+        return Waves(dim, self.fourier, self.fourier_scale, rng), dim + self.fourier
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvTrunk(Trunk):
+    """Convolutions (3×3, stride 2), then hidden linear layers: the paper's image networks."""
+
+    channels: tuple[int, ...] = (32, 64)
+    widths: tuple[int, ...] = (512, 512, 512)
+    activation: str = "relu"
+
+    def __post_init__(self) -> None:
+        check_trunk(self)
+
+    def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
+        size = conv_features(input_shape, self.channels)
+        layers = partial(conv_stack, input_shape, self.channels, self.activation)
+        return fresh(layers, rng), size
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleTrunk(Trunk):
+    """Your own module from x to features ``(n, h)``, then hidden layers of `widths`.
+
+    A copy of the module is trained together with the rest, unless its parameters are frozen.
+    """
+
+    module: nn.Module
+    widths: tuple[int, ...] = (256,)
+    activation: str = "silu"
+
+    def __post_init__(self) -> None:
+        check_trunk(self)
+
+    def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
+        module = copy.deepcopy(self.module).cpu()
+        with torch.no_grad():
+            shape = tuple(module.eval()(torch.zeros(2, *input_shape)).shape)
+        if len(shape) != 2 or shape[0] != 2:
+            raise ValueError(
+                f"the trunk's module must map 2 inputs to features of shape (2, h), got {shape}; "
+                "end it with nn.Flatten()."
+            )
+        return module.train(), shape[1]
+
+
+class Waves(nn.Module):
+    """x with `count` random waves cos(w·x + c) beside it."""
+
+    frequencies: Tensor
+    phases: Tensor
+
+    def __init__(self, dim: int, count: int, scale: float, rng: torch.Generator) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", scale * torch.randn(dim, count, generator=rng))
+        self.register_buffer("phases", 2 * math.pi * torch.rand(count, generator=rng))
+
+    def forward(self, x: Inputs) -> Tensor:
+        flat = x.flatten(1)
+        return torch.cat([flat, (flat @ self.frequencies + self.phases).cos()], dim=1)
+
+
+def check_trunk(trunk: Trunk) -> None:
+    require_one_of(trunk, "activation", tuple(ACTIVATIONS))
+    if not trunk.widths or min(trunk.widths) < 1:
+        raise ValueError(f"widths must be one or more positive numbers, got {trunk.widths}.")

@@ -1,0 +1,185 @@
+"""What a fitted method gives back: functions, and what many functions say together.
+
+A method supplies `functions(n, rng)`; everything else here follows from it, in chunks, so that
+moments over 10,000 draws at 100,000 rows never hold more than a few million numbers at once.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gpn.core.task import as_tensor
+from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator
+
+FunctionBatch = Callable[[Inputs], Draws]
+NUMBERS_AT_ONCE = 4_000_000
+MOMENT_DRAWS = 1000
+
+
+class Posterior(ABC):
+    """A law over functions x → outputs (regression targets, or logits for classes).
+
+    Whatever is random takes `rng`; moments default to a fixed seed, so that asking twice gives
+    the same answer. Inputs may be arrays; results are tensors on the posterior's device.
+    """
+
+    n_outputs: int
+    input_shape: tuple[int, ...]
+    is_classification: bool
+    device: torch.device
+    dtype: torch.dtype
+
+    @abstractmethod
+    def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
+        """`n` functions at once: the same object gives consistent values wherever it is called."""
+
+    def sample(self, x: Any, n: int = 100, rng: Rng = None) -> Draws:
+        """`n` functions at the rows of `x`."""
+        rows, batch = self._rows(x), self.functions(_positive(n), as_generator(rng, self.device))
+        with torch.no_grad():
+            return torch.cat([batch(part) for part in self._split(rows, n)], dim=1)
+
+    def draw(self, rng: Rng = None) -> "Function":
+        """One function, for ever: call it on any x, again and again, also under autograd."""
+        return Function(self, self.functions(1, as_generator(rng, self.device)))
+
+    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        """E[g(x, z)], over `n` draws."""
+        return self._moments(self._rows(x), n, rng)[0]
+
+    def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        """Var[g(x, z)], over `n` draws."""
+        return self._moments(self._rows(x), n, rng)[1]
+
+    def std(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        """The square root of `variance`."""
+        return self.variance(x, n, rng).sqrt()
+
+    def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
+        """Cov[g(x, z), g(x', z)] between the rows of `x`, one matrix per output."""
+        draws = self.sample(x, _at_least_two(n), rng)
+        centred = (draws - draws.mean(0)).movedim(-1, 0)
+        return centred.mT @ centred / (n - 1)
+
+    def interval(
+        self, x: Any, level: float = 0.95, n: int = MOMENT_DRAWS, rng: Rng = 0
+    ) -> tuple[Outputs, Outputs]:
+        """The middle `level` of the draws: its lower and upper ends at each row and output."""
+        tails = _tails(level)
+        rows, batch = self._rows(x), self.functions(_positive(n), as_generator(rng, self.device))
+        with torch.no_grad():
+            ends = [_quantiles(batch(part), tails) for part in self._split(rows, n)]
+        low, high = torch.cat(ends, dim=1)
+        return low, high
+
+    def probabilities(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "n o"]:
+        """E_z[softmax(g(x, z))]: the class probabilities, averaged over `n` draws."""
+        return self._class_moments(self._rows(x), n, rng)[0]
+
+    def entropy(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "n"]:
+        """H[E_z p]: the entropy of the mean class probabilities, in nats."""
+        return entropy(self.probabilities(x, n, rng))
+
+    def mutual_information(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "n"]:
+        """H[E_z p] − E_z H[p]: how much the draws disagree on the class."""
+        probabilities, own_entropy = self._class_moments(self._rows(x), n, rng)
+        return (entropy(probabilities) - own_entropy).clamp_min(0.0)
+
+    def _rows(self, x: Any) -> Inputs:
+        rows = as_tensor(x, "x").to(self.device, self.dtype)
+        if tuple(rows.shape[1:]) != self.input_shape or rows.ndim < 2:
+            wanted = ", ".join(["n", *map(str, self.input_shape)])
+            raise ValueError(
+                f"x must be rows as in the fit, shape ({wanted}), got {tuple(rows.shape)}."
+            )
+        return rows
+
+    def _split(self, rows: Inputs, n: int) -> tuple[Tensor, ...]:
+        return rows.split(max(1, NUMBERS_AT_ONCE // (n * max(self.n_outputs, 64))))
+
+    def _batches(self, n: int, rng: Rng) -> Iterator[tuple[int, FunctionBatch]]:
+        """`n` functions in batches of at most a hundred."""
+        generator = as_generator(rng, self.device)
+        for start in range(0, _positive(n), 100):
+            count = min(100, n - start)
+            yield count, self.functions(count, generator)
+
+    @torch.no_grad()
+    def _moments(self, rows: Inputs, n: int, rng: Rng) -> tuple[Outputs, Outputs]:
+        """Mean and unbiased variance over `n` draws, merged batch by batch (Chan et al. 1983)."""
+        shape = (len(rows), self.n_outputs)
+        mean = torch.zeros(shape, device=self.device, dtype=torch.float64)
+        scatter, seen = torch.zeros_like(mean), 0
+        for count, batch in self._batches(_at_least_two(n), rng):
+            draws = torch.cat([_sums(batch(part)) for part in self._split(rows, count)], dim=1)
+            gap = draws[0] - mean
+            total = seen + count
+            scatter += draws[1] + gap.square() * (seen * count / total)
+            mean += gap * (count / total)
+            seen = total
+        return mean.to(self.dtype), (scatter / (n - 1)).to(self.dtype)
+
+    @torch.no_grad()
+    def _class_moments(self, rows: Inputs, n: int, rng: Rng) -> tuple[Outputs, Tensor]:
+        """E_z[p] and E_z[H[p]]."""
+        if not self.is_classification:
+            raise TypeError(
+                "class probabilities need a classification task, this posterior is of a "
+                "regression; pass integer y to Task for classes."
+            )
+        mean = torch.zeros(len(rows), self.n_outputs, device=self.device, dtype=torch.float64)
+        own_entropy = torch.zeros(len(rows), device=self.device, dtype=torch.float64)
+        for count, batch in self._batches(n, rng):
+            parts = [batch(part).softmax(-1) for part in self._split(rows, count)]
+            mean += torch.cat([part.sum(0, dtype=torch.float64) for part in parts]) / n
+            own_entropy += torch.cat([entropy(part).sum(0) for part in parts]) / n
+        return mean.to(self.dtype), own_entropy.to(self.dtype)
+
+
+class Function:
+    """One function of a posterior: the same values and gradients whenever it is called."""
+
+    def __init__(self, posterior: Posterior, batch: FunctionBatch) -> None:
+        self._posterior = posterior
+        self._batch = batch
+
+    def __call__(self, x: Any) -> Outputs:
+        return self._batch(self._posterior._rows(x))[0]
+
+
+def entropy(probabilities: Float[Tensor, "*n o"]) -> Float[Tensor, "*n"]:
+    """−Σ_c p_c log p_c, in nats."""
+    return torch.special.entr(probabilities).sum(-1)
+
+
+def _sums(draws: Draws) -> Float[Tensor, "2 n o"]:
+    """Mean and scatter Σ(draw − mean)² of one batch of draws."""
+    wide = draws.double()
+    mean = wide.mean(0)
+    return torch.stack([mean, (wide - mean).square().sum(0)])
+
+
+def _quantiles(draws: Draws, tails: tuple[float, float]) -> Float[Tensor, "2 n o"]:
+    return draws.quantile(draws.new_tensor(tails), dim=0)
+
+
+def _tails(level: float) -> tuple[float, float]:
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level}; try 0.95.")
+    return (1 - level) / 2, (1 + level) / 2
+
+
+def _positive(n: int) -> int:
+    if n < 1:
+        raise ValueError(f"the number of draws must be at least 1, got {n}.")
+    return n
+
+
+def _at_least_two(n: int) -> int:
+    if n < 2:
+        raise ValueError(f"moments need at least 2 draws, got {n}.")
+    return n

@@ -1,0 +1,160 @@
+"""What there is to learn from: labeled rows and a pool of unlabeled ones."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from gpn.core.pool import DatasetPool, Pool, SamplerPool, TensorPool, check_finite
+from gpn.core.types import as_generator
+
+
+class Task:
+    """Labels (x_obs, y_obs) and a pool; integer y means classification, floating y regression.
+
+    Values are used as given: no scaling happens here.
+
+    Shape
+        x: ``(n, d)``, or ``(n, *d)`` for images. y: ``(n, o)`` targets (a vector becomes one
+        column), or ``(n,)`` class numbers 0 .. o−1. pool: rows shaped like x, a `Pool`, a sampler
+        ``(m, rng) → rows``, or a torch Dataset.
+    """
+
+    x_obs: Tensor
+    y_obs: Tensor
+    pool: Pool | None
+    n_outputs: int
+
+    def __init__(self, x: Any, y: Any, pool: Any = None, *, n_classes: int | None = None) -> None:
+        self.x_obs = _inputs(x)
+        targets = _targets(y)
+        if len(self.x_obs) != len(targets):
+            raise ValueError(
+                f"x and y must have one row per label, got {len(self.x_obs)} and {len(targets)}."
+            )
+        self.n_outputs = _n_outputs(targets, n_classes)
+        self.y_obs = targets if targets.ndim == 1 else targets.to(self.x_obs.dtype)
+        self.pool = None if pool is None else _as_pool(pool, self.x_obs)
+
+    @property
+    def is_classification(self) -> bool:
+        return self.y_obs.ndim == 1
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return tuple(self.x_obs.shape[1:])
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Task":
+        """The task with everything on `device` and floating values as `dtype`."""
+        moved = copy.copy(self)
+        moved.x_obs = self.x_obs.to(device, dtype)
+        moved.y_obs = self.y_obs.to(device, self.y_obs.dtype if self.is_classification else dtype)
+        moved.pool = None if self.pool is None else self.pool.to(device, dtype)
+        return moved
+
+    def labels(self, rows: Tensor) -> "Task":
+        """The task with the labels of `rows` (indices) only, and the same pool."""
+        part = copy.copy(self)
+        part.x_obs, part.y_obs = self.x_obs[rows], self.y_obs[rows]
+        return part
+
+
+def as_tensor(values: Any, name: str) -> Tensor:
+    """A tensor of `values`: tensors as they are, anything else through numpy."""
+    if isinstance(values, Tensor):
+        return values
+    try:
+        array = np.asarray(values)
+        if array.dtype == object:
+            array = array.astype(np.float64)
+        return torch.from_numpy(np.array(array))
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} must be numbers, got {type(values).__name__} that numpy reads as "
+            f"{np.asarray(values).dtype}; encode text and categories first."
+        ) from error
+
+
+def _inputs(x: Any) -> Tensor:
+    rows = _floating(as_tensor(x, "x").detach())
+    if rows.ndim < 2:
+        raise ValueError(
+            f"x must be rows of inputs, shape (n, d) or (n, ...), got {tuple(rows.shape)}; "
+            "for one feature try x.reshape(-1, 1)."
+        )
+    if len(rows) == 0:
+        raise ValueError(f"x must hold at least one row, got shape {tuple(rows.shape)}.")
+    check_finite(rows, "x")
+    return rows
+
+
+def _targets(y: Any) -> Tensor:
+    targets = as_tensor(y, "y").detach()
+    if targets.is_complex():
+        raise TypeError(f"y must be real numbers or class numbers, got {targets.dtype}.")
+    if not targets.is_floating_point():
+        return _class_numbers(targets)
+    if targets.ndim == 1:
+        targets = targets[:, None]
+    if targets.ndim != 2 or targets.shape[1] == 0:
+        raise ValueError(
+            f"y must be a vector or a table of targets, (n,) or (n, o), got {tuple(targets.shape)}."
+        )
+    check_finite(targets, "y")
+    return targets
+
+
+def _class_numbers(labels: Tensor) -> Tensor:
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(
+            "integer y means classes and must be one number per row, shape (n,), "
+            f"got {tuple(labels.shape)}; for several regression targets pass floats."
+        )
+    labels = labels.to(torch.int64)
+    if labels.numel() and int(labels.min()) < 0:
+        raise ValueError(
+            f"class numbers must be 0, 1, 2, ..., got {int(labels.min())}; renumber the classes."
+        )
+    return labels
+
+
+def _n_outputs(y_obs: Tensor, n_classes: int | None) -> int:
+    if y_obs.ndim == 2:
+        if n_classes is not None:
+            raise ValueError("n_classes goes with integer y; floating y means regression.")
+        return y_obs.shape[1]
+    seen = int(y_obs.max()) + 1
+    classes = max(seen, 2) if n_classes is None else n_classes
+    if classes < max(seen, 2):
+        raise ValueError(
+            f"n_classes must be at least {max(seen, 2)} to hold every label, got {n_classes}."
+        )
+    return classes
+
+
+def _as_pool(pool: Any, x_obs: Tensor) -> Pool:
+    """`pool` as a `Pool`, after a look at two of its rows."""
+    if isinstance(pool, Pool):
+        made = pool
+    elif isinstance(pool, Dataset):
+        made = DatasetPool(pool)  # type: ignore[arg-type]
+    elif callable(pool):
+        made = SamplerPool(pool)
+    else:
+        made = TensorPool(_floating(as_tensor(pool, "pool").detach()))
+    rows = made.draw(2, as_generator(0))
+    if rows.shape[1:] != x_obs.shape[1:]:
+        raise ValueError(
+            "pool rows must have the shape of x rows, "
+            f"got {tuple(rows.shape[1:])} and {tuple(x_obs.shape[1:])}."
+        )
+    return made
+
+
+def _floating(rows: Tensor) -> Tensor:
+    return rows if rows.is_floating_point() else rows.to(torch.get_default_dtype())

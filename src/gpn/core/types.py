@@ -1,0 +1,46 @@
+"""The axes, said once.
+
+    k  anchors (prior networks and their codes)     q  code dimensions
+    s  draws (functions from the posterior)         n  rows        m  pool rows in a batch
+    o  outputs: regression targets or logits        *d  whatever shape one input has
+
+Draws are sample-first, ``(s, n, o)``.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Inputs = Float[Tensor, "n *d"]
+Outputs = Float[Tensor, "n o"]
+Labels = Int[Tensor, "n"]
+Codes = Float[Tensor, "k q"]
+Functions = Float[Tensor, "k n o"]
+Draws = Float[Tensor, "s n o"]
+
+Rng = torch.Generator | int | None
+
+
+def as_generator(rng: Rng, device: torch.device | str = "cpu") -> torch.Generator:
+    """A fresh generator on `device`, seeded by `rng`; a given generator moves on by one number.
+
+    No global random state is read or written: None takes its seed from the operating system.
+    """
+    generator = torch.Generator(device=device)
+    if rng is None:
+        generator.seed()
+        return generator
+    if isinstance(rng, torch.Generator):
+        seed = torch.randint(2**62, (), generator=rng, device=rng.device)
+        return generator.manual_seed(int(seed))
+    if isinstance(rng, bool) or not isinstance(rng, int):
+        raise TypeError(
+            f"rng must be a torch.Generator, an integer seed or None, got {rng!r}; try rng=0."
+        )
+    return generator.manual_seed(rng)
+
+
+def normal(shape: tuple[int, ...], rng: torch.Generator, like: Tensor) -> Tensor:
+    """Standard normal numbers of `shape` from `rng`, with the dtype and on the device of `like`."""
+    numbers = torch.randn(shape, generator=rng, device=rng.device, dtype=like.dtype)
+    return numbers.to(like.device)

@@ -1,0 +1,1 @@
+"""One file per method; each has the same order inside: config, fit, posterior."""

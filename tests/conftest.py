@@ -1,0 +1,39 @@
+"""Shapes are checked at run time in every test, and a few small problems that tests share."""
+
+from jaxtyping import install_import_hook
+
+install_import_hook(["gpn.core", "gpn.methods", "gpn.metrics"], "tests.checked")
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+import gpn  # noqa: E402
+
+
+@pytest.fixture
+def quick() -> gpn.GPNConfig:
+    """A paper-style GPN that trains in a second."""
+    return gpn.GPNConfig.paper(
+        n_anchors=20,
+        code_dim=3,
+        prior=gpn.MLPPrior(widths=(64,)),
+        trunk=gpn.MLPTrunk(widths=(32, 32)),
+        train=gpn.TrainConfig(steps=60, pool_batch=16),
+    )
+
+
+@pytest.fixture
+def line() -> gpn.Task:
+    """Four labels of a line, pool U[-2, 2]."""
+    x = torch.tensor([[-1.0], [-0.3], [0.4], [1.0]])
+    return gpn.Task(x, 0.5 * x, pool=gpn.box([-2.0], [2.0]))
+
+
+@pytest.fixture
+def classes() -> gpn.Task:
+    """Three classes in the plane, pool on a box around them."""
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.arange(30) % 3
+    centres = torch.tensor([[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]])
+    x = centres[labels] + 0.2 * torch.randn(30, 2, generator=rng)
+    return gpn.Task(x, labels, pool=gpn.box([-2.0, -2.0], [2.0, 2.0]))

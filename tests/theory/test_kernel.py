@@ -1,0 +1,41 @@
+"""The infinite-width kernel against tanh itself and against very wide networks."""
+
+import pytest
+import torch
+
+from gpn.core.kernel import kolmogorov_rule
+from gpn.core.prior import MLPPrior
+
+
+def test_tanh_is_a_scale_mixture_of_erf() -> None:
+    nodes, weights = kolmogorov_rule()
+    u = torch.linspace(-12, 12, 999, dtype=torch.float64)
+    mixture = sum(
+        weight * torch.erf(u / (2**0.5 * node)) for node, weight in zip(nodes, weights, strict=True)
+    )
+    assert (mixture - u.tanh()).abs().max() < 1.5e-5
+
+
+@pytest.mark.parametrize("activation", ["tanh", "erf", "relu"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_kernel_matches_many_wide_networks(activation: str, depth: int) -> None:
+    """The covariance of 4,000 random networks agrees within five Monte-Carlo errors."""
+    prior = MLPPrior(
+        widths=(256,) * depth,
+        prior_variance=(3.0, *[2.0] * depth),
+        bias_variance=(1.0, *[0.5] * depth),
+        activation=activation,
+    )
+    x = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+    values = prior.sample((2,), 1, 4000, rng=0)(x)[..., 0].double()
+    products = values[:, :, None] * values[:, None, :]
+    error = products.std(0) / 4000**0.5
+    exact = prior.kernel(x.double(), x.double())
+    assert ((products.mean(0) - exact).abs() / error).max() < 5
+
+
+def test_default_prior_has_a_standard_deviation_of_about_three() -> None:
+    x = torch.linspace(-2, 2, 50, dtype=torch.float64)[:, None]
+    spread = MLPPrior().kernel(x, x).diagonal().sqrt()
+    assert spread.min() > 2.7
+    assert spread.max() < 3.2
