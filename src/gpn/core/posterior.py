@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gpn.core.task import as_tensor
+from gpn.core.task import Signature, as_tensor
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator
 
 FunctionBatch = Callable[[Inputs], Draws]
@@ -27,11 +27,14 @@ class Posterior(ABC):
     the same answer. Inputs may be arrays; results are tensors on the posterior's device.
     """
 
-    n_outputs: int
-    input_shape: tuple[int, ...]
-    is_classification: bool
-    device: torch.device
-    dtype: torch.dtype
+    def __init__(self, signature: Signature, device: torch.device, dtype: torch.dtype) -> None:
+        self.signature = signature
+        self.device = device
+        self.dtype = dtype
+
+    @property
+    def n_outputs(self) -> int:
+        return self.signature.n_outputs
 
     @abstractmethod
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
@@ -91,8 +94,9 @@ class Posterior(ABC):
 
     def _rows(self, x: Any) -> Inputs:
         rows = as_tensor(x, "x").to(self.device, self.dtype)
-        if tuple(rows.shape[1:]) != self.input_shape or rows.ndim < 2:
-            wanted = ", ".join(["n", *map(str, self.input_shape)])
+        input_shape = self.signature.input_shape
+        if tuple(rows.shape[1:]) != input_shape or rows.ndim < 2:
+            wanted = ", ".join(["n", *map(str, input_shape)])
             raise ValueError(
                 f"x must be rows as in the fit, shape ({wanted}), got {tuple(rows.shape)}."
             )
@@ -126,7 +130,7 @@ class Posterior(ABC):
     @torch.no_grad()
     def _class_moments(self, rows: Inputs, n: int, rng: Rng) -> tuple[Outputs, Tensor]:
         """E_z[p] and E_z[H[p]]."""
-        if not self.is_classification:
+        if not self.signature.is_classification:
             raise TypeError(
                 "class probabilities need a classification task, this posterior is of a "
                 "regression; pass integer y to Task for classes."

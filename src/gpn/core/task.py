@@ -1,6 +1,7 @@
 """What there is to learn from: labeled rows and a pool of unlabeled ones."""
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,15 @@ from torch.utils.data import Dataset
 
 from gpn.core.pool import DatasetPool, Pool, SamplerPool, TensorPool, check_finite
 from gpn.core.types import as_generator
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a fitted posterior must know of its task: the shapes of x and y, and the kind of y."""
+
+    input_shape: tuple[int, ...]
+    n_outputs: int
+    is_classification: bool
 
 
 class Task:
@@ -46,6 +56,10 @@ class Task:
     @property
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self.x_obs.shape[1:])
+
+    @property
+    def signature(self) -> Signature:
+        return Signature(self.input_shape, self.n_outputs, self.is_classification)
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "Task":
         """The task with everything on `device` and floating values as `dtype`."""

@@ -53,11 +53,8 @@ class GPPosterior(Posterior):
     """The closed-form posterior; its moments are exact, whatever number of draws is asked for."""
 
     def __init__(self, task: Task, config: GPConfig) -> None:
+        super().__init__(task.signature, task.x_obs.device, task.x_obs.dtype)
         self.config = config
-        self.n_outputs = task.n_outputs
-        self.input_shape = task.input_shape
-        self.is_classification = False
-        self.device, self.dtype = task.x_obs.device, task.x_obs.dtype
         self.x_obs, self.y_obs = task.x_obs, task.y_obs
         gram = config.prior.kernel(self.x_obs, self.x_obs)
         noise = torch.full((len(gram),), config.noise_std**2, device=self.device, dtype=self.dtype)
@@ -86,7 +83,9 @@ class GPPosterior(Posterior):
         wide = self.config.prior.replace(
             widths=(self.config.path_width,) * len(self.config.prior.widths)
         )
-        path = wide.sample(self.input_shape, self.n_outputs, n, rng).to(self.device, self.dtype)
+        path = wide.sample(self.signature.input_shape, self.n_outputs, n, rng).to(
+            self.device, self.dtype
+        )
         noise = normal((n, *self.y_obs.shape), rng, self.y_obs) * self.config.noise_std
         gap = self.y_obs + noise - path(self.x_obs)
         correction = torch.cholesky_solve(gap.movedim(0, 1).flatten(1), self.cholesky)

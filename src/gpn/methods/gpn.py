@@ -21,7 +21,7 @@ from gpn.core.objective import Batch, StoredAnchors, paper_terms
 from gpn.core.pool import Pool
 from gpn.core.posterior import FunctionBatch, Posterior
 from gpn.core.prior import MLPPrior, PriorSpec
-from gpn.core.task import Task
+from gpn.core.task import Signature, Task
 from gpn.core.train import History, LabelBatches, Terms, TrainConfig, train
 from gpn.core.types import Rng, as_generator, normal
 from gpn.progress import progress_bar
@@ -85,7 +85,7 @@ class GPN:
         terms = _step(config, anchors, task.to(device, dtype), pool, as_generator(seeds, device))
         with progress_bar("GPN", show=progress) as report:
             history = train(anchors, terms, config.train, report)
-        return GPNPosterior(anchors.generator, task, config, history)
+        return GPNPosterior(anchors.generator, task.signature, config, history)
 
     def _anchors(self, task: Task, seeds: torch.Generator) -> StoredAnchors:
         config = self.config
@@ -101,16 +101,13 @@ class GPNPosterior(Posterior):
     """Functions x → g(x, z) with z ~ N(0, I)."""
 
     def __init__(
-        self, generator: Generator, task: Task, config: GPNConfig, history: History
+        self, generator: Generator, signature: Signature, config: GPNConfig, history: History
     ) -> None:
+        example = next(generator.parameters())
+        super().__init__(signature, example.device, example.dtype)
         self.generator = generator.eval().requires_grad_(False)  # noqa: FBT003
         self.config = config
         self.history = history
-        self.n_outputs = task.n_outputs
-        self.input_shape = task.input_shape
-        self.is_classification = task.is_classification
-        example = next(generator.parameters())
-        self.device, self.dtype = example.device, example.dtype
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
         like = next(self.generator.parameters())

@@ -1,0 +1,97 @@
+"""Pictures: each function draws on a given Axes and returns it. Needs `pip install gpn[plots]`."""
+
+import colorsys
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gpn.core.task import Task
+from gpn.core.types import Draws
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's palette: tells methods apart for colour-blind readers and in print.
+PALETTE = {
+    "ours": "#0072B2",
+    "truth": "#000000",
+    "paper": "#D55E00",
+    "light": "#56B4E9",
+    "green": "#009E73",
+    "pink": "#CC79A7",
+    "orange": "#E69F00",
+    "grey": "#999999",
+}
+INK = "#222222"
+
+
+def band(
+    axes: "Axes",
+    x: Float[Tensor, "n 1"],
+    mean: Float[Tensor, "n"],
+    std: Float[Tensor, "n"],
+    *,
+    color: str,
+    label: str,
+) -> "Axes":
+    """A mean with its ±1.96 standard deviations, along one feature."""
+    at, centre, half = (part.cpu().double().numpy() for part in (x[:, 0], mean, 1.96 * std))
+    axes.fill_between(at, centre - half, centre + half, color=color, alpha=0.18, linewidth=0)
+    axes.plot(at, centre, color=color, linewidth=1.8, label=label)
+    return axes
+
+
+def outline(
+    axes: "Axes", x: Float[Tensor, "n 1"], mean: Float[Tensor, "n"], std: Float[Tensor, "n"]
+) -> "Axes":
+    """The truth over a band: its mean and ±1.96 standard deviations as dashed lines."""
+    at = x[:, 0].cpu().numpy()
+    for shift, width in ((0.0, 1.4), (-1.96, 0.9), (1.96, 0.9)):
+        label = "exact posterior" if shift == 0 else None
+        line = (mean + shift * std).cpu().numpy()
+        axes.plot(at, line, color=PALETTE["truth"], linewidth=width, linestyle="--", label=label)
+    return axes
+
+
+def functions(
+    axes: "Axes",
+    x: Float[Tensor, "n 1"],
+    draws: Draws,
+    *,
+    colors: list[str] | str = PALETTE["ours"],
+    alpha: float = 0.8,
+) -> "Axes":
+    """One thin line per draw of the first output."""
+    lines = draws[..., 0].cpu().numpy()
+    shades = [colors] * len(lines) if isinstance(colors, str) else colors
+    for line, shade in zip(lines, shades, strict=True):
+        axes.plot(x[:, 0].cpu().numpy(), line, color=shade, linewidth=0.9, alpha=alpha)
+    return axes
+
+
+def observations(axes: "Axes", task: Task) -> "Axes":
+    """The labels, as crosses over everything else."""
+    at, values = task.x_obs[:, 0].cpu().numpy(), task.y_obs[:, 0].cpu().numpy()
+    axes.plot(at, values, "x", color=INK, markersize=7, markeredgewidth=2, zorder=5)
+    return axes
+
+
+def code_plane(axes: "Axes", codes: Float[Tensor, "s 2"]) -> "Axes":
+    """Two-dimensional codes, coloured by `code_colors`."""
+    points = codes.cpu().numpy()
+    axes.scatter(points[:, 0], points[:, 1], c=code_colors(codes), s=34, edgecolor="white")
+    axes.set_xlabel("$z_1$")
+    axes.set_ylabel("$z_2$")
+    axes.set_aspect("equal", adjustable="datalim")
+    return axes
+
+
+def code_colors(codes: Float[Tensor, "s 2"]) -> list[str]:
+    """Angle as hue, radius as strength: near codes get near colours."""
+    angle = torch.atan2(codes[:, 1], codes[:, 0]) / (2 * torch.pi) + 0.5
+    strength = (codes.norm(dim=1) / 2.0).clamp(0.25, 1.0)
+    rows = zip(angle.tolist(), strength.tolist(), strict=True)
+    rgb = [colorsys.hls_to_rgb(hue, 0.72 - 0.3 * s, 0.35 + 0.55 * s) for hue, s in rows]
+    return ["#" + "".join(f"{round(255 * part):02x}" for part in color) for color in rgb]
