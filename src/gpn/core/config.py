@@ -39,6 +39,12 @@ def require_positive(owner: Config, *names: str) -> None:
             raise ValueError(f"{name} must be positive, got {name}={value!r}.")
 
 
+def require_sizes(sizes: tuple[int, ...]) -> None:
+    """Raise unless every layer has at least one unit."""
+    if min(sizes, default=1) < 1:
+        raise ValueError(f"layer sizes must be positive numbers, got {sizes}.")
+
+
 def require_one_of(owner: Config, name: str, choices: tuple[str, ...]) -> None:
     """Raise unless the named setting is one of `choices`."""
     value = getattr(owner, name)

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from gpn.core.networks import ACTIVATIONS, Trunk, fresh, initialise, mlp
 from gpn.core.types import Codes, Functions, Inputs, Outputs
 
+Columns = Float[Tensor, "c n o"]
+
 
 class Generator(nn.Module, ABC):
     """g(x, z) on top of a trunk's features of x."""
@@ -58,6 +60,53 @@ class ConcatGenerator(Generator):
         sizes = [self.join.in_features - self.code_dim, self.code_dim]
         weight_x, weight_codes = self.join.weight.split(sizes, dim=1)
         return self.features(x) @ weight_x.T + self.join.bias, codes @ weight_codes.T
+
+
+class AffineGenerator(Generator):
+    """g(x, z) = b(x) + A(x) z, with b and A from one trunk: the paper's MAP function is affine.
+
+    `columns` are b, then the columns of A. With `blocks` = 1 every code axis moves every output;
+    with `blocks` = o the code falls into o equal parts, one for each output alone, which is exact
+    where the outputs are independent (regression) and o times smaller.
+    """
+
+    def __init__(
+        self,
+        trunk: Trunk,
+        input_shape: tuple[int, ...],
+        n_outputs: int,
+        code_dim: int,
+        rng: torch.Generator,
+        blocks: int = 1,
+    ) -> None:
+        super().__init__()
+        self.code_dim = code_dim
+        self.n_outputs = n_outputs
+        self.blocks = blocks
+        self.features, size = trunk.features(input_shape, rng)
+        n_columns = 1 + code_dim // blocks
+        sizes = (size, *trunk.widths, n_outputs * n_columns)
+        self.tail = fresh(lambda: mlp(sizes, trunk.activation), rng)
+
+    def columns(self, x: Inputs) -> Columns:
+        """b(x) and then A(x), column by column, from one pass through the trunk."""
+        flat = self.tail(self.features(x))
+        return flat.reshape(len(x), self.n_outputs, -1).permute(2, 0, 1)
+
+    def combine(self, columns: Columns, codes: Codes) -> Functions:
+        """b + A z for every code, from columns already computed."""
+        parts = codes.reshape(len(codes), self.blocks, -1).movedim(1, 0)
+        slopes = columns[1:].permute(2, 0, 1)
+        return columns[0] + (parts @ slopes).permute(1, 2, 0)
+
+    def forward(self, x: Inputs, codes: Codes) -> Functions:
+        return self.combine(self.columns(x), codes)
+
+    def paired(self, x: Inputs, codes: Float[Tensor, "n q"]) -> Outputs:
+        columns = self.columns(x)
+        parts = codes.reshape(len(codes), self.blocks, -1)
+        parts = parts.expand(-1, self.n_outputs, -1)
+        return columns[0] + torch.einsum("cno,noc->no", columns[1:], parts)
 
 
 def _tail(trunk: Trunk, n_outputs: int) -> list[nn.Module]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from gpn.core.config import Config, require_one_of
+from gpn.core.config import Config, require_one_of, require_sizes
 from gpn.core.types import Inputs
 
 M = TypeVar("M", bound=nn.Module)
@@ -100,13 +100,14 @@ class Trunk(Config, ABC):
 class MLPTrunk(Trunk):
     """Hidden layers on x itself, with `fourier` random waves of x beside it if asked for.
 
-    The waves cos(w·x + c), w ~ N(0, fourier_scale²), let a small network follow a rough prior.
+    The waves cos(w·x + c) let a small network follow a rough prior; their frequencies spread
+    evenly on a log scale over `fourier_range`.
     """
 
     widths: tuple[int, ...] = (256, 256, 256)
     activation: str = "silu"
     fourier: int = 0
-    fourier_scale: float = 3.0
+    fourier_range: tuple[float, float] = (0.5, 20.0)
 
     def __post_init__(self) -> None:
         check_trunk(self)
@@ -115,7 +116,7 @@ class MLPTrunk(Trunk):
         dim = torch.Size(input_shape).numel()
         if self.fourier == 0:
             return nn.Flatten(), dim
-        return Waves(dim, self.fourier, self.fourier_scale, rng), dim + self.fourier
+        return Waves(dim, self.fourier, self.fourier_range, rng), dim + self.fourier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +129,9 @@ class ConvTrunk(Trunk):
 
     def __post_init__(self) -> None:
         check_trunk(self)
+        if not self.channels:
+            raise ValueError("channels must name at least one convolution, got ().")
+        require_sizes(self.channels)
 
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
         size = conv_features(input_shape, self.channels)
@@ -150,7 +154,7 @@ class ModuleTrunk(Trunk):
         check_trunk(self)
 
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
-        module = copy.deepcopy(self.module).cpu()
+        module = copy.deepcopy(self.module).cpu().float()
         with torch.no_grad():
             shape = tuple(module.eval()(torch.zeros(2, *input_shape)).shape)
         if len(shape) != 2 or shape[0] != 2:
@@ -167,9 +171,14 @@ class Waves(nn.Module):
     frequencies: Tensor
     phases: Tensor
 
-    def __init__(self, dim: int, count: int, scale: float, rng: torch.Generator) -> None:
+    def __init__(
+        self, dim: int, count: int, scales: tuple[float, float], rng: torch.Generator
+    ) -> None:
         super().__init__()
-        self.register_buffer("frequencies", scale * torch.randn(dim, count, generator=rng))
+        low, high = scales
+        scale = low * (high / low) ** torch.rand(count, generator=rng)
+        directions = torch.randn(dim, count, generator=rng) / dim**0.5
+        self.register_buffer("frequencies", scale * directions)
         self.register_buffer("phases", 2 * math.pi * torch.rand(count, generator=rng))
 
     def forward(self, x: Inputs) -> Tensor:
@@ -179,5 +188,6 @@ class Waves(nn.Module):
 
 def check_trunk(trunk: Trunk) -> None:
     require_one_of(trunk, "activation", tuple(ACTIVATIONS))
-    if not trunk.widths or min(trunk.widths) < 1:
-        raise ValueError(f"widths must be one or more positive numbers, got {trunk.widths}.")
+    if not trunk.widths:
+        raise ValueError("widths must name at least one hidden layer, got ().")
+    require_sizes(trunk.widths)

@@ -1,84 +1,162 @@
-"""The objective of one step: the terms of the loss on one batch, ready to be summed."""
+"""The objective of one step: data term + anchor term (+ code term) on one batch.
 
-from dataclasses import dataclass
+`MonteCarlo` averages over drawn codes and takes any generator; `ClosedForm` takes the expectation
+over z exactly, for an affine generator with spectral anchors (cross-entropy still needs draws).
+"""
+
+from abc import ABC, abstractmethod
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from gpn.core.embedding import Embedding
-from gpn.core.generator import Generator
-from gpn.core.losses import anchor_gap, code_kl, cross_entropy, squared_error
-from gpn.core.prior import Prior
+from gpn.core.anchors import Anchors, SpectralAnchors
+from gpn.core.batch import Batch
+from gpn.core.generator import AffineGenerator, Columns, Generator
+from gpn.core.losses import cross_entropy, squared_error
+from gpn.core.relation import Relation
 from gpn.core.train import Terms
-from gpn.core.types import Functions, Inputs
+from gpn.core.types import Functions
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Some labeled rows and some pool rows; `rows` are the labeled ones' numbers in the task."""
+class Objective(nn.Module, ABC):
+    """A generator with its anchors: what the loop trains."""
 
-    x_obs: Inputs
-    y_obs: Tensor
-    rows: Int[Tensor, "n"]
-    x_pool: Float[Tensor, "m *d"]
+    generator: Generator
 
-    @property
-    def x(self) -> Inputs:
-        """Labeled rows, then pool rows: they share one forward pass (and batch statistics)."""
-        return torch.cat([self.x_obs, self.x_pool])
+    @abstractmethod
+    def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
+        """The weighted terms of the loss; their sum is minimised."""
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Generated functions and their anchors: at the labels, and on the pool."""
+class MonteCarlo(Objective):
+    """mean_j [ data(g(x_obs, z_j), y + η_j) + gap(g(·, z_j) − f_j) ] + L_reg(z).
 
-    fitted: Functions
-    generated: Float[Tensor, "k m o"]
-    anchors: Float[Tensor, "k m o"]
-
-
-class StoredAnchors(nn.Module):
-    """k prior networks, each with a learnt code: the paper's scheme."""
+    `one_per_row`: each row draws one of the anchors, an unbiased estimate at one network's cost.
+    """
 
     def __init__(
-        self, generator: Generator, embedding: Embedding, prior: Prior, code_noise: float
+        self, generator: Generator, anchors: Anchors, relation: Relation, *, one_per_row: bool
     ) -> None:
         super().__init__()
         self.generator = generator
-        self.embedding = embedding
-        self.prior = prior
-        self.code_noise = code_noise
+        self.anchors = anchors
+        self.relation = relation
+        self.pair = self._one_per_row if one_per_row else self._every_row
 
-    def every_row(self, batch: Batch, rng: torch.Generator) -> Pairs:
-        """Every anchor sees every row: exact, at k times one network's cost."""
-        codes = self.embedding.noisy(self.code_noise, rng)
-        outputs = self.generator(batch.x, codes)
-        fitted, generated = outputs.split([len(batch.x_obs), len(batch.x_pool)], dim=1)
-        return Pairs(fitted, generated, self.prior(batch.x_pool))
+    def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
+        outputs, anchors, noise = self.pair(batch, rng)
+        fitted = outputs[:, : batch.n_labels]
+        compared = self.relation.part(outputs.movedim(1, 0), batch.n_labels).movedim(0, 1)
+        return {
+            "data": data_loss(fitted, batch.y_obs, noise).mean(),
+            "anchor": self.relation(compared, anchors, batch).mean(),
+            "codes": self.anchors.code_penalty(),
+        }
 
-    def one_per_row(self, batch: Batch, rng: torch.Generator) -> Pairs:
-        """Each row draws one anchor: an unbiased estimate of `every_row` at one network's cost."""
-        codes = self.embedding.noisy(self.code_noise, rng)
-        n, m = len(batch.x_obs), len(batch.x_pool)
-        picked = torch.randint(len(codes), (n + m,), generator=rng, device=rng.device)
+    def _every_row(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        codes = self.anchors.draw(rng)
+        anchors = self.anchors.values(self.relation.part(batch.x, batch.n_labels), codes)
+        return self.generator(batch.x, codes), anchors, self.anchors.noise(batch.rows, codes)
+
+    def _one_per_row(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        codes, n = self.anchors.draw(rng), batch.n_labels
+        picked = torch.randint(len(codes), (len(batch.x),), generator=rng, device=rng.device)
         outputs = self.generator.paired(batch.x, codes[picked])
-        on_pool = torch.arange(m, device=picked.device)
-        anchors = self.prior(batch.x_pool)[picked[n:], on_pool]
-        return Pairs(outputs[None, :n], outputs[None, n:], anchors[None])
+        anchors = self.anchors.values(batch.x_pool, codes)
+        noise = self.anchors.noise(batch.rows, codes).expand(len(codes), -1, -1)
+        return outputs[None], _own(anchors, picked[n:]), _own(noise, picked[:n])
 
 
-def paper_terms(pairs: Pairs, y_obs: Tensor, codes: Float[Tensor, "k q"], beta: float) -> Terms:
-    """L = mean_j [ data(g(x_obs, z_j), y_obs) + β ‖δ_j‖² ] + KL(N(z̄, s_z) ‖ N(0, I))."""
-    return {
-        "data": data_loss(pairs.fitted, y_obs).mean(),
-        "anchor": beta * anchor_gap(pairs.generated, pairs.anchors).mean(),
-        "codes": code_kl(codes),
-    }
+class ClosedForm(Objective):
+    """E_z of the whole loss for g = b + A z: sums over the 1 + q columns [b, A].
+
+        E_z ‖(y + T z) − (b + A z)‖² = ‖y − b‖² + ‖T − A‖²_F
+
+    and the anchor term likewise with [0, ψ] in place of [y, T]. ψ is looked up in tables.
+    """
+
+    psi_obs: Tensor
+    psi_pool: Tensor
+
+    def __init__(
+        self,
+        generator: AffineGenerator,
+        anchors: SpectralAnchors,
+        relation: Relation,
+        psi_obs: Float[Tensor, "N r"],
+        psi_pool: Float[Tensor, "R r"],
+    ) -> None:
+        super().__init__()
+        self.generator: AffineGenerator = generator
+        self.anchors = anchors
+        self.relation = relation
+        self.register_buffer("psi_obs", psi_obs)
+        self.register_buffer("psi_pool", psi_pool)
+
+    def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
+        columns = self.generator.columns(batch.x)
+        by_row = columns.movedim(1, 0)
+        compared = self.relation.part(by_row, batch.n_labels).movedim(0, 1)
+        psi = torch.cat([self.psi_obs[batch.rows], self.psi_pool[batch.pool_rows]])
+        targets = self.anchors.columns(self.relation.part(psi, batch.n_labels), self.generator)
+        return {
+            "data": self.data(columns[:, : batch.n_labels], batch, rng),
+            "anchor": self.relation(compared, targets, batch).sum(),
+        }
+
+    def data(self, columns: Columns, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
+        """The squared error's exact expectation."""
+        targets = self.anchors.noise_columns(batch.rows, self.generator)
+        targets = torch.cat([batch.y_obs[None], targets[1:]])
+        return squared_error(columns, targets).sum()
 
 
-def data_loss(fitted: Functions, y_obs: Tensor) -> Float[Tensor, "k"]:
-    """Squared error for targets ``(n, o)``, cross-entropy for class numbers ``(n,)``."""
+class ClosedFormClasses(ClosedForm):
+    """The same for classes: cross-entropy over drawn codes, everything else exact.
+
+    Target noise for classes is a pull on the logits, η_i ~ N(0, S_i) with S_i = E_z[diag p − p pᵀ]
+    at label i. At the minimum Σ_q⁻¹ = Σ_Ŷ⁻¹ + E_z[∂²CE], so that b + A z is the best Gaussian
+    approximation of the posterior in the sense of KL(q ‖ p), found without any log-determinant.
+    """
+
+    spread: Tensor
+
+    def __init__(self, *parts: object, n_labels: int, target_noise: bool) -> None:
+        super().__init__(*parts)  # type: ignore[arg-type]
+        self.target_noise = target_noise
+        o = self.generator.n_outputs
+        uniform = torch.eye(o) / o - torch.full((o, o), o**-2.0)
+        self.register_buffer("spread", uniform.expand(n_labels, o, o).to(self.psi_obs).clone())
+
+    def data(self, columns: Columns, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
+        logits = self.generator.combine(columns, self.anchors.draw(rng))
+        loss = cross_entropy(logits, batch.y_obs).mean()
+        if not self.target_noise:
+            return loss
+        roots = self._noise_roots(logits.detach(), batch.rows)
+        noise = self.anchors.noise_columns(batch.rows, self.generator, roots)
+        return loss - (noise * columns).sum((0, 2)).mean()
+
+    @torch.no_grad()
+    def _noise_roots(self, logits: Functions, rows: Int[Tensor, "n"]) -> Float[Tensor, "n o o"]:
+        """S_i^{1/2}, from a running mean of diag p − p pᵀ over the steps."""
+        p = logits.softmax(-1)
+        now = torch.diag_embed(p.mean(0)) - torch.einsum("kna,knb->nab", p, p) / len(p)
+        self.spread[rows] = torch.lerp(self.spread[rows], now, 0.02)
+        values, vectors = torch.linalg.eigh(self.spread[rows])
+        return (vectors * values.clamp_min(0.0).sqrt()[:, None, :]) @ vectors.mT
+
+
+def _own(functions: Functions, picked: Int[Tensor, "n"]) -> Float[Tensor, "1 n o"]:
+    """Row i of function picked_i."""
+    return functions[picked, torch.arange(len(picked), device=picked.device)][None]
+
+
+def data_loss(
+    fitted: Functions, y_obs: Tensor, noise: Float[Tensor, "#k n o"] | None = None
+) -> Float[Tensor, "k"]:
+    """Squared error against y + η for targets ``(n, o)``, cross-entropy for class numbers."""
     if y_obs.ndim == 1:
         return cross_entropy(fitted, y_obs)
-    return squared_error(fitted, y_obs[None])
+    return squared_error(fitted, y_obs[None] if noise is None else y_obs[None] + noise)

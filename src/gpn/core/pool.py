@@ -64,7 +64,7 @@ class SamplerPool(Pool):
             raise ValueError(
                 f"a pool sampler must return a tensor of {m} rows, shape ({m}, ...), got {came}."
             )
-        return rows.to(rng.device)
+        return floating(rows).to(rng.device)
 
 
 class DatasetPool(Pool):
@@ -83,7 +83,8 @@ class DatasetPool(Pool):
 
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
         picked = torch.randint(len(self.dataset), (m,), generator=rng, device=rng.device)
-        return torch.stack([self._row(index) for index in picked.tolist()]).to(rng.device)
+        rows = torch.stack([self._row(index) for index in picked.tolist()])
+        return floating(rows).to(rng.device)
 
     def _row(self, index: int) -> Tensor:
         item = self.dataset[index]
@@ -104,10 +105,14 @@ class _Cast(Pool):
 
 def box(low: Sequence[float], high: Sequence[float]) -> SamplerPool:
     """The uniform law on a box: x'_i ~ U[low_i, high_i], independently."""
-    corner, far = torch.as_tensor(low), torch.as_tensor(high)
-    if corner.shape != far.shape or corner.ndim != 1 or not bool((corner < far).all()):
+    corner, far = floating(torch.as_tensor(low)), floating(torch.as_tensor(high))
+    if (
+        corner.shape != far.shape
+        or corner.ndim != 1
+        or not bool((corner < far).all() & (far - corner).isfinite().all())
+    ):
         raise ValueError(
-            "a box must have low < high in every dimension, "
+            "a box must be finite and have low < high in every dimension, "
             f"got low={list(low)} and high={list(high)}."
         )
 
@@ -130,6 +135,11 @@ def _check_rows(rows: Tensor) -> None:
             "pass unlabeled inputs, or gpn.box(low, high) to make some up."
         )
     check_finite(rows, "the pool")
+
+
+def floating(values: Tensor) -> Tensor:
+    """Integers as numbers of the default dtype; floating values as they are."""
+    return values if values.is_floating_point() else values.to(torch.get_default_dtype())
 
 
 def check_finite(values: Tensor, name: str) -> None:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gpn.core.task import Signature, as_tensor
-from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator
+from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 
 FunctionBatch = Callable[[Inputs], Draws]
 NUMBERS_AT_ONCE = 4_000_000
@@ -27,10 +27,17 @@ class Posterior(ABC):
     the same answer. Inputs may be arrays; results are tensors on the posterior's device.
     """
 
-    def __init__(self, signature: Signature, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        device: torch.device,
+        dtype: torch.dtype,
+        noise_std: float | None = None,
+    ) -> None:
         self.signature = signature
         self.device = device
         self.dtype = dtype
+        self.noise_std = noise_std
 
     @property
     def n_outputs(self) -> int:
@@ -69,14 +76,33 @@ class Posterior(ABC):
         return centred.mT @ centred / (n - 1)
 
     def interval(
-        self, x: Any, level: float = 0.95, n: int = MOMENT_DRAWS, rng: Rng = 0
+        self,
+        x: Any,
+        level: float = 0.95,
+        n: int = MOMENT_DRAWS,
+        rng: Rng = 0,
+        *,
+        observation_noise: bool = False,
     ) -> tuple[Outputs, Outputs]:
-        """The middle `level` of the draws: its lower and upper ends at each row and output."""
-        tails = _tails(level)
-        rows, batch = self._rows(x), self.functions(_positive(n), as_generator(rng, self.device))
+        """The middle `level` of the draws: its lower and upper ends at each row and output.
+
+        By default that of the function (epistemic). With `observation_noise`, that of a new
+        label: each draw gets N(0, noise_std²) on top (total).
+        """
+        tails, generator = self._tails(level), as_generator(rng, self.device)
+        noise_std = self._noise_variance(observation_noise=observation_noise) ** 0.5
+        rows, batch = self._rows(x), self.functions(_positive(n), generator)
+
+        def ends(part: Inputs) -> Float[Tensor, "2 n o"]:
+            draws = batch(part)
+            if noise_std > 0:
+                draws = draws + noise_std * normal(tuple(draws.shape), generator, draws)
+            if len(part) == 0:
+                return draws.new_zeros(2, 0, self.n_outputs)
+            return draws.quantile(draws.new_tensor(tails), dim=0)
+
         with torch.no_grad():
-            ends = [_quantiles(batch(part), tails) for part in self._split(rows, n)]
-        low, high = torch.cat(ends, dim=1)
+            low, high = torch.cat([ends(part) for part in self._split(rows, n)], dim=1)
         return low, high
 
     def probabilities(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "n o"]:
@@ -91,6 +117,23 @@ class Posterior(ABC):
         """H[E_z p] − E_z H[p]: how much the draws disagree on the class."""
         probabilities, own_entropy = self._class_moments(self._rows(x), n, rng)
         return (entropy(probabilities) - own_entropy).clamp_min(0.0)
+
+    def _noise_variance(self, *, observation_noise: bool) -> float:
+        """σ_ε² where the noise of a label is asked for, else 0."""
+        if not observation_noise:
+            return 0.0
+        if self.noise_std is None:
+            raise ValueError(
+                "observation_noise needs a posterior that knows its labels' noise, this one has "
+                "noise_std=None; set posterior.noise_std, or use observation_noise=False."
+            )
+        return self.noise_std**2
+
+    @staticmethod
+    def _tails(level: float) -> tuple[float, float]:
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie strictly between 0 and 1, got {level}; try 0.95.")
+        return (1 - level) / 2, (1 + level) / 2
 
     def _rows(self, x: Any) -> Inputs:
         rows = as_tensor(x, "x").to(self.device, self.dtype)
@@ -138,9 +181,9 @@ class Posterior(ABC):
         mean = torch.zeros(len(rows), self.n_outputs, device=self.device, dtype=torch.float64)
         own_entropy = torch.zeros(len(rows), device=self.device, dtype=torch.float64)
         for count, batch in self._batches(n, rng):
-            parts = [batch(part).softmax(-1) for part in self._split(rows, count)]
-            mean += torch.cat([part.sum(0, dtype=torch.float64) for part in parts]) / n
-            own_entropy += torch.cat([entropy(part).sum(0) for part in parts]) / n
+            parts = [_class_sums(batch(part)) for part in self._split(rows, count)]
+            mean += torch.cat([sums for sums, _ in parts]) / n
+            own_entropy += torch.cat([entropies for _, entropies in parts]) / n
         return mean.to(self.dtype), own_entropy.to(self.dtype)
 
 
@@ -160,21 +203,17 @@ def entropy(probabilities: Float[Tensor, "*n o"]) -> Float[Tensor, "*n"]:
     return torch.special.entr(probabilities).sum(-1)
 
 
+def _class_sums(logits: Draws) -> tuple[Float[Tensor, "n o"], Float[Tensor, "n"]]:
+    """Class probabilities and their entropies, summed over the draws."""
+    probabilities = logits.softmax(-1)
+    return probabilities.sum(0, dtype=torch.float64), entropy(probabilities).sum(0)
+
+
 def _sums(draws: Draws) -> Float[Tensor, "2 n o"]:
     """Mean and scatter Σ(draw − mean)² of one batch of draws."""
     wide = draws.double()
     mean = wide.mean(0)
     return torch.stack([mean, (wide - mean).square().sum(0)])
-
-
-def _quantiles(draws: Draws, tails: tuple[float, float]) -> Float[Tensor, "2 n o"]:
-    return draws.quantile(draws.new_tensor(tails), dim=0)
-
-
-def _tails(level: float) -> tuple[float, float]:
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}; try 0.95.")
-    return (1 - level) / 2, (1 + level) / 2
 
 
 def _positive(n: int) -> int:

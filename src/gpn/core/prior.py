@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gpn.core.config import Config, require_one_of
+from gpn.core.config import Config, require_one_of, require_sizes
 from gpn.core.kernel import EXPECTATIONS, mlp_kernel
 from gpn.core.networks import ACTIVATIONS, conv_features, conv_stack, mlp
 from gpn.core.types import Functions, Inputs, as_generator
@@ -39,7 +39,6 @@ class Prior:
     def n_anchors(self) -> int:
         return len(next(iter(self.weights.values())))
 
-    @torch.no_grad()
     def __call__(self, x: Inputs) -> Functions:
         blocks = [self._evaluate(rows) for rows in x.split(ROWS_AT_ONCE)]
         return torch.cat(blocks, dim=1)
@@ -109,7 +108,7 @@ class MLPPrior(PriorSpec):
     activation: str = "tanh"
 
     def __post_init__(self) -> None:
-        _check_layers(self, len(self.widths) + 1)
+        _check_layers(self, self.widths)
 
     def network(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
         sizes = (torch.Size(input_shape).numel(), *self.widths, n_outputs)
@@ -143,7 +142,9 @@ class ConvPrior(PriorSpec):
     activation: str = "tanh"
 
     def __post_init__(self) -> None:
-        _check_layers(self, len(self.channels) + 1)
+        if not self.channels:
+            raise ValueError("channels must name at least one convolution, got ().")
+        _check_layers(self, self.channels)
 
     def network(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
         features = conv_features(input_shape, self.channels)
@@ -166,8 +167,14 @@ class ModulePrior(PriorSpec):
     module: nn.Module
     prior_variance: float | Mapping[str, float] = 1.0
 
+    def __post_init__(self) -> None:
+        given = self.prior_variance
+        values = list(given.values()) if isinstance(given, Mapping) else [given]
+        if not values or min(values) < 0:
+            raise ValueError(f"prior_variance must not be negative, got {given}.")
+
     def network(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
-        network = copy.deepcopy(self.module).cpu().eval()
+        network = copy.deepcopy(self.module).cpu().float().eval()
         shape = tuple(network(torch.zeros(2, *input_shape)).shape)
         if shape != (2, n_outputs):
             raise ValueError(
@@ -203,8 +210,10 @@ def _has_weights(part: nn.Module) -> bool:
     return isinstance(part, nn.Linear | nn.Conv2d)
 
 
-def _check_layers(spec: Any, n_layers: int) -> None:
+def _check_layers(spec: Any, sizes: tuple[int, ...]) -> None:
     require_one_of(spec, "activation", tuple(ACTIVATIONS))
+    require_sizes(sizes)
+    n_layers = len(sizes) + 1
     for name in ("prior_variance", "bias_variance"):
         values = getattr(spec, name)
         if len(values) != n_layers or min(values) < 0:

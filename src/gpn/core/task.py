@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from gpn.core.pool import DatasetPool, Pool, SamplerPool, TensorPool, check_finite
+from gpn.core.pool import DatasetPool, Pool, SamplerPool, TensorPool, check_finite, floating
 from gpn.core.types import as_generator
 
 
@@ -72,28 +72,35 @@ class Task:
     def labels(self, rows: Tensor) -> "Task":
         """The task with the labels of `rows` (indices) only, and the same pool."""
         part = copy.copy(self)
-        part.x_obs, part.y_obs = self.x_obs[rows], self.y_obs[rows]
+        picked = rows.to(self.x_obs.device)
+        part.x_obs, part.y_obs = self.x_obs[picked], self.y_obs[picked]
         return part
 
 
 def as_tensor(values: Any, name: str) -> Tensor:
     """A tensor of `values`: tensors as they are, anything else through numpy."""
     if isinstance(values, Tensor):
-        return values
+        return _real(values, name)
     try:
         array = np.asarray(values)
         if array.dtype == object:
             array = array.astype(np.float64)
-        return torch.from_numpy(np.array(array))
+        return _real(torch.from_numpy(np.array(array)), name)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{name} must be numbers, got {type(values).__name__} that numpy reads as "
-            f"{np.asarray(values).dtype}; encode text and categories first."
+            f"{name} must be a table of numbers with equal rows, got {type(values).__name__} "
+            f"that cannot be read as one ({error}); encode text and categories first."
         ) from error
 
 
+def _real(values: Tensor, name: str) -> Tensor:
+    if values.is_complex():
+        raise TypeError(f"{name} must be real numbers, got {values.dtype}.")
+    return values
+
+
 def _inputs(x: Any) -> Tensor:
-    rows = _floating(as_tensor(x, "x").detach())
+    rows = floating(as_tensor(x, "x").detach())
     if rows.ndim < 2:
         raise ValueError(
             f"x must be rows of inputs, shape (n, d) or (n, ...), got {tuple(rows.shape)}; "
@@ -107,8 +114,6 @@ def _inputs(x: Any) -> Tensor:
 
 def _targets(y: Any) -> Tensor:
     targets = as_tensor(y, "y").detach()
-    if targets.is_complex():
-        raise TypeError(f"y must be real numbers or class numbers, got {targets.dtype}.")
     if not targets.is_floating_point():
         return _class_numbers(targets)
     if targets.ndim == 1:
@@ -160,7 +165,7 @@ def _as_pool(pool: Any, x_obs: Tensor) -> Pool:
     elif callable(pool):
         made = SamplerPool(pool)
     else:
-        made = TensorPool(_floating(as_tensor(pool, "pool").detach()))
+        made = TensorPool(floating(as_tensor(pool, "pool").detach()))
     rows = made.draw(2, as_generator(0))
     if rows.shape[1:] != x_obs.shape[1:]:
         raise ValueError(
@@ -168,7 +173,3 @@ def _as_pool(pool: Any, x_obs: Tensor) -> Pool:
             f"got {tuple(rows.shape[1:])} and {tuple(x_obs.shape[1:])}."
         )
     return made
-
-
-def _floating(rows: Tensor) -> Tensor:
-    return rows if rows.is_floating_point() else rows.to(torch.get_default_dtype())

@@ -155,8 +155,16 @@ def _optimiser(
     if config.schedule == "constant":
         return optimiser, torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)
     return optimiser, torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, max_lr=config.learning_rate, total_steps=config.steps + 1, pct_start=0.2
+        optimiser,
+        max_lr=config.learning_rate,
+        total_steps=config.steps + 1,
+        pct_start=_rise(config.steps),
     )
+
+
+def _rise(steps: int) -> float:
+    """The share of steps on which the rate rises: a fifth, but one whole step at least."""
+    return max(0.2, min(0.99, 2.0 / (steps + 1)))
 
 
 def _read(terms: Terms, step: int) -> dict[str, float]:

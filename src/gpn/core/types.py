@@ -7,6 +7,8 @@
 Draws are sample-first, ``(s, n, o)``.
 """
 
+import numbers
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -33,14 +35,14 @@ def as_generator(rng: Rng, device: torch.device | str = "cpu") -> torch.Generato
     if isinstance(rng, torch.Generator):
         seed = torch.randint(2**62, (), generator=rng, device=rng.device)
         return generator.manual_seed(int(seed))
-    if isinstance(rng, bool) or not isinstance(rng, int):
+    if isinstance(rng, bool) or not isinstance(rng, numbers.Integral):
         raise TypeError(
             f"rng must be a torch.Generator, an integer seed or None, got {rng!r}; try rng=0."
         )
-    return generator.manual_seed(rng)
+    return generator.manual_seed(int(rng))
 
 
 def normal(shape: tuple[int, ...], rng: torch.Generator, like: Tensor) -> Tensor:
     """Standard normal numbers of `shape` from `rng`, with the dtype and on the device of `like`."""
-    numbers = torch.randn(shape, generator=rng, device=rng.device, dtype=like.dtype)
-    return numbers.to(like.device)
+    drawn = torch.randn(shape, generator=rng, device=rng.device, dtype=like.dtype)
+    return drawn.to(like.device)

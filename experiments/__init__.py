@@ -1,0 +1,1 @@
+"""Regenerates every table and figure; imports gpn, never the reverse."""

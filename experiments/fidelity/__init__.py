@@ -1,0 +1,1 @@
+"""How far from the Bayesian posterior: small problems with a known truth."""

@@ -1,0 +1,67 @@
+"""How the gaps δ = g − f at different rows belong together: independent, or through Σ_Ŷ."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gpn.core.batch import Batch
+from gpn.core.losses import PerFunction, anchor_gap, joint_gap
+from gpn.core.types import Functions
+
+Gram = Callable[[Batch], Float[Tensor, "n n"]]
+
+
+class Relation(ABC):
+    """The anchor term, one number per function."""
+
+    @abstractmethod
+    def part(self, rows: Tensor, n_labels: int) -> Tensor:
+        """Which rows the term looks at, of something whose first rows are the labels'."""
+
+    @abstractmethod
+    def __call__(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
+        """The term, given functions and anchors at the rows of `part`."""
+
+
+class Independent(Relation):
+    """β · mean_m w_m ‖δ(x'_m)‖² over the pool rows: the paper's practical form.
+
+    `weights` holds one number per stored pool row, or nothing for equal weights.
+    """
+
+    def __init__(self, beta: float, weights: Float[Tensor, "R"] | None = None) -> None:
+        self.beta = beta
+        self.weights = weights
+
+    def part(self, rows: Tensor, n_labels: int) -> Tensor:
+        return rows[n_labels:]
+
+    def __call__(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
+        weights = None if self.weights is None else self.weights[batch.pool_rows]
+        return self.beta * anchor_gap(generated, anchors, weights)
+
+
+class Joint(Relation):
+    """scale · δᵀ Σ_Ŷ⁻¹ δ over labels and pool rows together: the paper's full form.
+
+    `scale` is σ_ε²/N beside a mean squared error, 1/2N beside a mean cross-entropy. Every
+    minibatch that holds all labels has the exact posterior as its minimiser, because Gaussian
+    marginals are consistent. `jitter` is relative to the mean variance.
+    """
+
+    def __init__(self, gram: Gram, scale: float, jitter: float) -> None:
+        self.gram = gram
+        self.scale = scale
+        self.jitter = jitter
+
+    def part(self, rows: Tensor, n_labels: int) -> Tensor:
+        return rows
+
+    def __call__(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
+        gram = self.gram(batch)
+        ridge = self.jitter * gram.diagonal().mean()
+        cholesky = torch.linalg.cholesky(gram + ridge * torch.eye(len(gram)).to(gram))
+        return self.scale * joint_gap(generated, anchors, cholesky)

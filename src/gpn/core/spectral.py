@@ -1,0 +1,105 @@
+"""Spectral anchors: the prior's leading eigenfunctions as the code's own axes.
+
+Karhunen-Loève on the pool: with K ψ_j = λ_j ψ_j (scaled so that Σ_j ψ_j(x) ψ_j(x') ≈ K(x, x')),
+
+    f(x; z) = Σ_j ψ_j(x) z_j,       z ~ N(0, I)
+
+is a prior function for *every* z, so anchors are unlimited and no codes are learnt.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gpn.core.prior import Prior, PriorSpec
+from gpn.core.types import Inputs
+
+PsiTable = Float[Tensor, "n r"]
+DRAWN_FUNCTIONS = 2048
+
+
+class SpectralAxes(ABC):
+    """ψ(x), evaluable at any x; `kept` is the share of the prior's variance that the axes hold."""
+
+    kept: float
+    n_axes: int
+
+    @abstractmethod
+    def __call__(self, x: Inputs) -> PsiTable:
+        """ψ_1(x) .. ψ_r(x) at each row."""
+
+
+class KernelAxes(SpectralAxes):
+    """Eigenfunctions of a kernel known in closed form, extended from landmarks (Nyström).
+
+    K_PP = U Λ Uᵀ on the landmarks P gives ψ(x) = K(x, P) U_r Λ_r^{−1/2}.
+    """
+
+    def __init__(self, spec: PriorSpec, landmarks: Inputs, most: int, enough: float) -> None:
+        self.spec = spec
+        self.landmarks = landmarks.double()
+        values, vectors = torch.linalg.eigh(spec.kernel(self.landmarks, self.landmarks))
+        values, vectors = values.flip(0).clamp_min(0.0), vectors.flip(1)
+        self.n_axes, self.kept = _leading(values, most, enough)
+        floor = 1e-12 * float(values[0])
+        roots = values[: self.n_axes].clamp_min(floor).sqrt()
+        self.projection = vectors[:, : self.n_axes] / roots
+
+    def __call__(self, x: Inputs) -> PsiTable:
+        parts = [self._extend(part) for part in x.split(4096)]
+        return torch.cat(parts).to(x.dtype)
+
+    def _extend(self, x: Inputs) -> PsiTable:
+        return self.spec.kernel(x.double(), self.landmarks) @ self.projection
+
+
+class DrawnAxes(SpectralAxes):
+    """Eigenfunctions of any prior, from its own draws: principal functions of many networks.
+
+    With F (k × L) the values of k draws f_i at the landmarks and F/√k = V S Uᵀ, the axes are
+    ψ_j = Σ_i V_ij f_i / √k.
+    """
+
+    def __init__(self, prior: Prior, landmarks: Inputs, most: int, enough: float) -> None:
+        self.prior = prior
+        values = self._values(landmarks).double().T
+        root_k = len(values) ** 0.5
+        left, spread, _ = torch.linalg.svd(values / root_k, full_matrices=False)
+        self.n_axes, self.kept = _leading(spread.square(), most, enough)
+        self.projection = left[:, : self.n_axes] / root_k
+
+    def __call__(self, x: Inputs) -> PsiTable:
+        parts = [self._values(part).double() @ self.projection for part in x.split(1024)]
+        return torch.cat(parts).to(x.dtype)
+
+    def _values(self, x: Inputs) -> Float[Tensor, "n k"]:
+        """Every output of every network is one function."""
+        return self.prior(x).movedim(1, 0).flatten(1)
+
+
+def spectral_axes(
+    spec: PriorSpec,
+    landmarks: Inputs,
+    n_outputs: int,
+    most: int,
+    enough: float,
+    rng: torch.Generator,
+) -> SpectralAxes:
+    """Axes from the kernel where it is known, else from the prior's own draws.
+
+    As few as hold the share `enough` of the prior's variance on the landmarks, but at most `most`.
+    """
+    if spec.has_kernel:
+        return KernelAxes(spec, landmarks, most, enough)
+    count = -(-DRAWN_FUNCTIONS // n_outputs)
+    prior = spec.sample(tuple(landmarks.shape[1:]), n_outputs, count, rng)
+    return DrawnAxes(prior.to(landmarks.device, landmarks.dtype), landmarks, most, enough)
+
+
+def _leading(variances: Float[Tensor, "L"], most: int, enough: float) -> tuple[int, float]:
+    """How many of the leading variances to keep, and the share that they hold."""
+    shares = variances.cumsum(0) / variances.sum()
+    count = min(int((shares < enough).sum()) + 1, most, len(variances))
+    return count, float(shares[count - 1])

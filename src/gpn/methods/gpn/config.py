@@ -1,0 +1,155 @@
+"""What can be chosen in a GPN, and what is chosen when nothing is said."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gpn.core.config import Config, require_one_of, require_positive
+from gpn.core.networks import ConvTrunk, MLPTrunk, Trunk
+from gpn.core.prior import MLPPrior, PriorSpec
+from gpn.core.task import Task
+from gpn.core.train import TrainConfig
+
+JOINT_LABELS = 300
+JOINT_DIMENSIONS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPNConfig(Config):
+    """Settings of a GPN; the names are the paper's where it has one. None and "auto" are chosen
+    from the task, and the choice stands on the fitted posterior's `config`.
+
+    anchor
+        How the pull towards the prior treats rows. "joint": the paper's full σ_ε² δᵀ Σ_Ŷ⁻¹ δ over
+        labels and pool (exact; few labels). "conditioned": prior functions conditioned on all
+        labels in the space of the prior's leading features (many labels, few dimensions).
+        "independent": β ‖δ‖² row by row (many labels, many dimensions, classes).
+    codes
+        "spectral": the prior's eigenfunctions are the code's axes, every z has its prior function.
+        "learnt": the paper's k stored prior networks, each with a learnt code.
+    generator
+        "affine": b(x) + A(x) z, moments in closed form. "concat": the paper's.
+    target_noise, noise_std
+        One fixed N(0, noise_std²) draw per label and anchor; noise_std None is learnt.
+    beta
+        Weight of independent anchors; None searches it on held-out labels.
+    pool_weights
+        "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
+    n_axes, noise_axes
+        Most function axes per output (spectral codes), and most noise axes.
+    n_anchors, code_dim, code_noise
+        k stored prior functions with codes of q dimensions, trained under noise ε of that standard
+        deviation (learnt codes). With spectral codes, n_anchors codes are drawn where an
+        expectation has no closed form.
+    pairing
+        "every": each anchor sees each row. "one": each row draws one anchor (unbiased, and the
+        price of one ordinary network). For objectives without a closed form.
+    """
+
+    anchor: str = "auto"
+    codes: str = "spectral"
+    generator: str = "affine"
+    target_noise: bool | None = None
+    noise_std: float | None = None
+    beta: float | None = None
+    pool_weights: str = "auto"
+    n_axes: int = 200
+    noise_axes: int = 64
+    n_anchors: int = 100
+    code_dim: int = 10
+    code_noise: float = 0.1
+    pairing: str = "every"
+    jitter: float = 1e-5
+    reference_rows: int = 1024
+    prior: PriorSpec = field(default_factory=MLPPrior)
+    trunk: Trunk | None = None
+    train: TrainConfig | None = None
+
+    def __post_init__(self) -> None:
+        require_one_of(self, "anchor", ("auto", "joint", "conditioned", "independent"))
+        require_one_of(self, "codes", ("spectral", "learnt"))
+        require_one_of(self, "generator", ("affine", "concat"))
+        require_one_of(self, "pool_weights", ("auto", "mixture", "equal"))
+        require_one_of(self, "pairing", ("every", "one"))
+        require_positive(self, "n_axes", "noise_axes", "n_anchors", "code_dim", "jitter")
+        require_positive(self, "reference_rows")
+        for name in ("beta", "noise_std"):
+            if getattr(self, name) is not None:
+                require_positive(self, name)
+        if self.code_noise < 0:
+            raise ValueError(f"code_noise must not be negative, got {self.code_noise}.")
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        if self.anchor == "joint" and self.pairing == "one":
+            raise ValueError(
+                "joint anchors compare whole functions and need pairing='every', got 'one'."
+            )
+        if self.anchor == "conditioned" and (self.codes, self.generator) != ("spectral", "affine"):
+            raise ValueError(
+                "conditioned anchors need codes='spectral' and generator='affine', got "
+                f"codes={self.codes!r} and generator={self.generator!r}."
+            )
+
+    @classmethod
+    def paper(cls, **changes: Any) -> "GPNConfig":
+        """The paper: k = 100 prior networks, 10 learnt code dimensions, β = 0.1, tanh, 40 and 10.
+
+        Its ε ~ N(0, I) is `code_noise=1.0`; at that most of the posterior's spread is lost, so
+        the preset keeps 0.1.
+        """
+        paper: dict[str, Any] = {
+            "anchor": "independent",
+            "codes": "learnt",
+            "generator": "concat",
+            "target_noise": False,
+            "pool_weights": "equal",
+            "n_anchors": 100,
+            "code_dim": 10,
+            "beta": 0.1,
+            "prior": MLPPrior(prior_variance=(40.0, 10.0), activation="tanh"),
+        }
+        return cls(**{**paper, **changes})
+
+    def resolved(self, task: Task) -> "GPNConfig":
+        """This configuration with everything but β and the noise chosen for `task`."""
+        anchor = self._anchor(task) if self.anchor == "auto" else self.anchor
+        weights = "mixture" if anchor == "independent" else "equal"
+        noisy = anchor != "independent" if self.target_noise is None else self.target_noise
+        return self.replace(
+            anchor=anchor,
+            target_noise=noisy,
+            pool_weights=weights if self.pool_weights == "auto" else self.pool_weights,
+            trunk=_trunk(task, anchor) if self.trunk is None else self.trunk,
+            train=_train(task, anchor) if self.train is None else self.train,
+        )
+
+    def _anchor(self, task: Task) -> str:
+        small = len(task.input_shape) == 1 and task.input_shape[0] <= JOINT_DIMENSIONS
+        if not small or not self.prior.has_kernel:
+            return "independent"
+        if len(task.x_obs) <= JOINT_LABELS:
+            return "joint"
+        conditioned = not task.is_classification and self.generator == "affine"
+        return "conditioned" if conditioned and self.codes == "spectral" else "independent"
+
+
+def _trunk(task: Task, anchor: str) -> Trunk:
+    """Small and wavy where the prior must be followed closely, wide for many features."""
+    if len(task.input_shape) == 3:
+        return ConvTrunk()
+    dim = torch.Size(task.input_shape).numel()
+    if dim > JOINT_DIMENSIONS:
+        return MLPTrunk(widths=(512, 512, 512, 512), activation="relu")
+    if dim == 1:
+        return MLPTrunk(widths=(128, 128), fourier=64)
+    return MLPTrunk(widths=(256, 256), fourier=128, fourier_range=(0.5, 10.0))
+
+
+def _train(task: Task, anchor: str) -> TrainConfig:
+    """Enough steps for an exact fit of few labels, or thirty epochs of many."""
+    if anchor == "independent":
+        return TrainConfig(steps=max(2000, 30 * len(task.x_obs) // 256), learning_rate=2e-3)
+    pool_batch = 64 if task.input_shape == (1,) else 128
+    return TrainConfig(steps=2000, pool_batch=pool_batch, learning_rate=5e-3)

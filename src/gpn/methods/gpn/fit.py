@@ -1,0 +1,85 @@
+"""Fitting a GPN: choose the parts for the task, put them together, train."""
+
+from typing import Any
+
+import torch
+
+from gpn.core.networks import MLPTrunk
+from gpn.core.noise import learnt_noise_std
+from gpn.core.pool import Pool
+from gpn.core.spectral import spectral_axes
+from gpn.core.task import Task
+from gpn.core.train import Report, Terms, TrainConfig, train
+from gpn.core.types import Rng, as_generator
+from gpn.methods.gpn.config import GPNConfig
+from gpn.methods.gpn.parts import Setting, assemble
+from gpn.methods.gpn.posterior import AffinePosterior, ConcatPosterior, GPNPosterior
+from gpn.methods.gpn.search import chosen_beta
+from gpn.progress import progress_bar
+
+
+class GPN:
+    """The method: `GPN(config).fit(task, rng=0)` gives a posterior."""
+
+    def __init__(self, config: GPNConfig | None = None) -> None:
+        self.config = GPNConfig() if config is None else config
+
+    def fit(self, task: Task, rng: Rng = None, *, progress: bool | None = None) -> GPNPosterior:
+        """Train one generator on the task; `progress` None shows a bar on a terminal."""
+        config, seeds = self.config.resolved(task), as_generator(rng)
+        train_config = config.train or TrainConfig()
+        device, dtype = train_config.pick_device(), train_config.pick_dtype(task.x_obs)
+        moved = task.to(device, dtype)
+        with progress_bar("GPN", show=progress) as report:
+            config, story = _learnt_settings(config, moved, seeds, report)
+            return fit_resolved(config, moved, seeds, report, story)
+
+
+def fit_resolved(
+    config: GPNConfig,
+    task: Task,
+    seeds: torch.Generator,
+    report: Report,
+    story: dict[str, Any],
+) -> GPNPosterior:
+    """Train the variant that `config` fully names, on a task already on its device."""
+    train_config, trunk = config.train or TrainConfig(), config.trunk or MLPTrunk()
+    setting = Setting(config, trunk, train_config, task, _pool(task), seeds, report, story)
+    parts = assemble(setting)
+    rng = as_generator(seeds, setting.device)
+
+    def terms() -> Terms:
+        return parts.objective.terms(parts.next_batch(rng), rng)
+
+    story["history"] = train(parts.objective, terms, train_config, report)
+    make = AffinePosterior if config.generator == "affine" else ConcatPosterior
+    return make(parts.objective.generator, task.signature, config, config.noise_std, story)
+
+
+def _learnt_settings(
+    config: GPNConfig, task: Task, seeds: torch.Generator, report: Report
+) -> tuple[GPNConfig, dict[str, Any]]:
+    """β and σ_ε where the configuration leaves them open."""
+    story: dict[str, Any] = {}
+    known_noise = task.is_classification or config.noise_std is not None
+    if config.anchor != "independent":
+        return config if known_noise else config.replace(noise_std=_evidence(config, task)), story
+    if config.beta is not None and (known_noise or not config.target_noise):
+        return config, story
+    return chosen_beta(config, task, seeds, report, fit_resolved)
+
+
+def _evidence(config: GPNConfig, task: Task) -> float:
+    """σ_ε by marginal likelihood, from the prior's features at (at most 2,000) labels."""
+    rows = task.x_obs[:2000]
+    axes = spectral_axes(config.prior, rows, task.n_outputs, len(rows), 1.0, as_generator(0))
+    return learnt_noise_std(axes(rows), task.y_obs[:2000])
+
+
+def _pool(task: Task) -> Pool:
+    if task.pool is None:
+        raise ValueError(
+            "a GPN must have a pool of unlabeled inputs, got pool=None; pass Task(x, y, pool=...) "
+            "with unlabeled rows, or gpn.box(low, high) to make some up."
+        )
+    return task.pool

@@ -1,0 +1,263 @@
+"""The parts of a GPN for one task, put together: an objective, and the batches that feed it."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gpn.core.anchors import SpectralAnchors, StoredAnchors, noise_directions
+from gpn.core.batch import Batch
+from gpn.core.conditioned import Distil, condition
+from gpn.core.embedding import Embedding
+from gpn.core.generator import AffineGenerator, ConcatGenerator, Generator
+from gpn.core.mixture import mixture_weights
+from gpn.core.networks import Trunk
+from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
+from gpn.core.pool import Pool, TensorPool
+from gpn.core.relation import Independent, Joint, Relation
+from gpn.core.spectral import spectral_axes
+from gpn.core.task import Task
+from gpn.core.train import LabelBatches, Report, TrainConfig
+from gpn.core.types import Inputs, as_generator
+from gpn.methods.gpn.config import GPNConfig
+
+MOST_JOINT_LABELS = 2000
+MOST_STORED_ROWS = 200_000
+ENOUGH_KEPT = 0.99999
+LOW_KEPT = 0.5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One fit: its resolved configuration, its task on the device, and its randomness."""
+
+    config: GPNConfig
+    trunk: Trunk
+    train: TrainConfig
+    task: Task
+    pool: Pool
+    seeds: torch.Generator
+    report: Report
+    story: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        return self.task.x_obs.device
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the loop needs: an objective, and a function that gives the next batch."""
+
+    objective: Objective
+    next_batch: Callable[[torch.Generator], Batch]
+
+
+def assemble(setting: Setting) -> Parts:
+    """The parts that the configuration names."""
+    if setting.config.codes == "learnt":
+        return _stored(setting)
+    if setting.config.anchor == "conditioned":
+        return _conditioned(setting)
+    return _spectral(setting)
+
+
+def _stored(setting: Setting) -> Parts:
+    """The paper's scheme: k prior networks, learnt codes, fresh pool rows at each step."""
+    config, task, seeds = setting.config, setting.task, setting.seeds
+    prior = config.prior.sample(task.input_shape, task.n_outputs, config.n_anchors, seeds)
+    embedding = Embedding(config.n_anchors, config.code_dim, seeds)
+    table = torch.zeros(1, len(task.x_obs), task.n_outputs)
+    if config.target_noise and not task.is_classification:
+        table = _noise_std(setting) * torch.randn(
+            config.n_anchors, *table.shape[1:], generator=seeds
+        )
+    moved = prior.to(setting.device, task.x_obs.dtype)
+    anchors = StoredAnchors(moved, embedding, config.code_noise, table)
+    objective = MonteCarlo(
+        _generator(setting, config.code_dim),
+        anchors,
+        _relation(setting, None),
+        one_per_row=config.pairing == "one",
+    )
+    return Parts(objective.to(task.x_obs), _fresh_batches(setting))
+
+
+def _spectral(setting: Setting) -> Parts:
+    """Unlimited anchors along the prior's eigenfunctions; in closed form where g is affine."""
+    config, task = setting.config, setting.task
+    reference = _reference(setting)
+    axes, n_axes = _axes(setting, reference, config.n_axes)
+    most = config.noise_axes if config.target_noise else 0
+    directions = noise_directions(len(task.x_obs), most, setting.seeds, task.x_obs)
+    anchors = SpectralAnchors(
+        axes, n_axes, task.n_outputs, config.n_anchors, directions, _noise_std(setting)
+    )
+    relation = _relation(setting, reference)
+    generator = _generator(setting, anchors.code_dim)
+    if isinstance(generator, AffineGenerator):
+        parts = generator, anchors, relation, axes(task.x_obs), axes(reference)
+        if task.is_classification:
+            objective: Objective = ClosedFormClasses(
+                *parts, n_labels=len(task.x_obs), target_noise=bool(config.target_noise)
+            )
+        else:
+            objective = ClosedForm(*parts)
+    else:
+        one = config.pairing == "one"
+        objective = MonteCarlo(generator, anchors, relation, one_per_row=one)
+    return Parts(objective.to(task.x_obs), _stored_batches(setting, reference))
+
+
+def _conditioned(setting: Setting) -> Parts:
+    """Prior functions conditioned on all labels in feature space, as targets everywhere."""
+    config, task = setting.config, setting.task
+    reference = _reference(setting)
+    features, _ = _axes(setting, reference, len(reference))
+    everywhere = torch.cat([task.x_obs, reference])
+    psi = features(everywhere)
+    psi_obs, psi_pool = psi.split([len(task.x_obs), len(reference)])
+    given = condition(psi_obs, task.y_obs, psi_pool, _noise_std(setting), config.n_axes)
+    setting.story["posterior_variance_kept"] = given.kept
+    mean, axes = psi.double() @ given.mean, psi.double() @ given.axes
+    generator = _generator(setting, task.n_outputs * axes.shape[1])
+    assert isinstance(generator, AffineGenerator)
+    objective = Distil(generator, mean, axes).to(task.x_obs)
+    return Parts(objective, _stored_batches(setting, everywhere))
+
+
+def _generator(setting: Setting, code_dim: int) -> Generator:
+    config, task = setting.config, setting.task
+    shape = setting.trunk, task.input_shape, task.n_outputs, code_dim, setting.seeds
+    if config.generator == "concat":
+        return ConcatGenerator(*shape)
+    independent_outputs = config.codes == "spectral" and not task.is_classification
+    return AffineGenerator(*shape, blocks=task.n_outputs if independent_outputs else 1)
+
+
+def _relation(setting: Setting, reference: Inputs | None) -> Relation:
+    config, task = setting.config, setting.task
+    if config.anchor == "independent":
+        assert config.beta is not None
+        return Independent(config.beta, _weights(setting, reference))
+    scale = 0.5 if task.is_classification else _noise_std(setting) ** 2
+    _check_joint(setting)
+    setting.story["jitter"] = config.jitter
+    return Joint(_gram(setting, reference), scale / len(task.x_obs), config.jitter)
+
+
+def _gram(setting: Setting, reference: Inputs | None) -> Callable[[Batch], Tensor]:
+    """Σ_Ŷ of a batch: looked up where pool rows are stored, else computed."""
+    kernel, task = setting.config.prior.kernel, setting.task
+    if reference is None:
+        return lambda batch: kernel(batch.x.double(), batch.x.double())
+    everywhere = torch.cat([task.x_obs, reference]).double()
+    table, n_labels = kernel(everywhere, everywhere), len(task.x_obs)
+
+    def lookup(batch: Batch) -> Float[Tensor, "n n"]:
+        assert batch.pool_rows is not None
+        rows = torch.cat([batch.rows, n_labels + batch.pool_rows])
+        return table[rows[:, None], rows[None, :]]
+
+    return lookup
+
+
+def _weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R"] | None:
+    config = setting.config
+    if config.pool_weights != "mixture" or reference is None:
+        return None
+    given = mixture_weights(
+        setting.task.x_obs,
+        reference,
+        setting.trunk,
+        setting.train.replace(steps=max(200, setting.train.steps // 4), weight_decay=0.05),
+        setting.seeds,
+        setting.report,
+    )
+    setting.story["pool_rows"], setting.story["pool_weights"] = reference, given.weights
+    setting.story["labeled_share"] = given.labeled_share
+    return given.weights
+
+
+def _axes(setting: Setting, reference: Inputs, most: int) -> tuple[Any, int]:
+    """Spectral axes on landmarks from the pool: as many as hold nearly all variance, at most."""
+    config, task = setting.config, setting.task
+    landmarks = reference[: config.reference_rows]
+    axes = spectral_axes(config.prior, landmarks, task.n_outputs, most, ENOUGH_KEPT, setting.seeds)
+    setting.story["prior_variance_kept"] = axes.kept
+    if axes.kept < LOW_KEPT:
+        warnings.warn(
+            f"the {axes.n_axes} spectral axes should hold most of the prior's variance on the "
+            f"pool, they hold {axes.kept:.0%}; raise n_axes, or expect too narrow a spread.",
+            stacklevel=4,
+        )
+    return axes, axes.n_axes
+
+
+def _reference(setting: Setting) -> Inputs:
+    """Pool rows kept for the whole fit: all of a tensor's, or a sample of an endless pool's."""
+    config, pool = setting.config, setting.pool
+    few = config.anchor != "independent"
+    most = config.reference_rows if few else MOST_STORED_ROWS
+    rng = as_generator(setting.seeds, setting.device)
+    if isinstance(pool, TensorPool):
+        order = torch.randperm(len(pool), generator=rng, device=rng.device)
+        return pool.rows[order[:most]]
+    return pool.draw(most if few else 20 * config.reference_rows, rng)
+
+
+def _noise_std(setting: Setting) -> float:
+    """σ_ε as the fit uses it; classes have none."""
+    return setting.config.noise_std or 0.0
+
+
+def _check_joint(setting: Setting) -> None:
+    if not setting.config.prior.has_kernel:
+        raise ValueError(
+            "joint anchors need a prior whose kernel is known in closed form, got "
+            f"{type(setting.config.prior).__name__}; use an MLPPrior, or anchor='independent'."
+        )
+    n_labels = len(setting.task.x_obs)
+    if n_labels > MOST_JOINT_LABELS:
+        raise ValueError(
+            f"joint anchors factor a matrix of all labels at each step and take at most "
+            f"{MOST_JOINT_LABELS} labels, got {n_labels}; use anchor='conditioned' (few "
+            "dimensions) or anchor='independent'."
+        )
+
+
+def _fresh_batches(setting: Setting) -> Callable[[torch.Generator], Batch]:
+    """Labels in turn, and pool rows drawn anew."""
+    task, rows_of = setting.task, _labels(setting)
+
+    def next_batch(rng: torch.Generator) -> Batch:
+        rows = rows_of.next()
+        x_pool = setting.pool.draw(setting.train.pool_batch, rng)
+        return Batch(task.x_obs[rows], task.y_obs[rows], rows, x_pool)
+
+    return next_batch
+
+
+def _stored_batches(setting: Setting, stored: Inputs) -> Callable[[torch.Generator], Batch]:
+    """Labels in turn, and rows of `stored` with their numbers, for look-ups."""
+    task, rows_of = setting.task, _labels(setting)
+
+    def next_batch(rng: torch.Generator) -> Batch:
+        rows = rows_of.next()
+        size = (setting.train.pool_batch,)
+        picked = torch.randint(len(stored), size, generator=rng, device=rng.device)
+        return Batch(task.x_obs[rows], task.y_obs[rows], rows, stored[picked], picked)
+
+    return next_batch
+
+
+def _labels(setting: Setting) -> LabelBatches:
+    """Batches of labels; joint anchors need all of them every time."""
+    n_labels = len(setting.task.x_obs)
+    joint = setting.config.anchor == "joint"
+    size = n_labels if joint else setting.train.label_batch
+    return LabelBatches(n_labels, size, as_generator(setting.seeds, setting.device))

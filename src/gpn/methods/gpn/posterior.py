@@ -1,0 +1,81 @@
+"""What a fitted GPN is: functions x → g(x, z), z ~ N(0, I)."""
+
+from functools import partial
+from statistics import NormalDist
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gpn.core.generator import AffineGenerator, Columns, Generator
+from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.task import Signature
+from gpn.core.types import Outputs, Rng, normal
+from gpn.methods.gpn.config import GPNConfig
+
+
+class GPNPosterior(Posterior):
+    """A trained generator, with the configuration as it was resolved and the story of the fit."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        signature: Signature,
+        config: GPNConfig,
+        noise_std: float | None = None,
+        report: dict[str, Any] | None = None,
+    ) -> None:
+        example = next(generator.parameters())
+        super().__init__(signature, example.device, example.dtype, noise_std)
+        self.generator = generator.eval().requires_grad_(False)  # noqa: FBT003
+        self.config = config
+        self.report = {} if report is None else report
+
+    def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
+        like = next(self.generator.parameters())
+        return partial(self.generator, codes=normal((n, self.generator.code_dim), rng, like))
+
+
+class ConcatPosterior(GPNPosterior):
+    """Of the paper's generator: moments are taken over draws."""
+
+
+class AffinePosterior(GPNPosterior):
+    """Of an affine generator: a Gaussian with mean b(x) and covariance A(x) A(x')ᵀ, exactly.
+
+    Moments need one pass through the trunk; the number of draws asked for plays no part.
+    """
+
+    generator: AffineGenerator
+
+    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        return torch.cat([columns[0] for columns in self._columns(x)])
+
+    def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        return torch.cat([columns[1:].square().sum(0) for columns in self._columns(x)])
+
+    def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
+        slopes = torch.cat([columns[1:] for columns in self._columns(x)], dim=1)
+        by_output = slopes.permute(2, 1, 0)
+        return by_output @ by_output.mT
+
+    def interval(
+        self,
+        x: Any,
+        level: float = 0.95,
+        n: int = MOMENT_DRAWS,
+        rng: Rng = 0,
+        *,
+        observation_noise: bool = False,
+    ) -> tuple[Outputs, Outputs]:
+        low, high = self._tails(level)
+        variance = self.variance(x) + self._noise_variance(observation_noise=observation_noise)
+        mean, std = self.mean(x), variance.sqrt()
+        ends = NormalDist().inv_cdf(low), NormalDist().inv_cdf(high)
+        return mean + ends[0] * std, mean + ends[1] * std
+
+    @torch.no_grad()
+    def _columns(self, x: Any) -> list[Columns]:
+        rows = self._rows(x)
+        return [self.generator.columns(part) for part in self._split(rows, self.generator.code_dim)]
