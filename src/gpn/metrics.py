@@ -38,6 +38,52 @@ def draws_w2(draws: Draws, true_mean: Outputs, true_std: Outputs) -> Float[Tenso
     return marginal_w2(draws.mean(0), draws.std(0), true_mean, true_std)
 
 
+def joint_w2(
+    mean: Float[Tensor, "n"],
+    covariance: Float[Tensor, "n n"],
+    true_mean: Float[Tensor, "n"],
+    true_covariance: Float[Tensor, "n n"],
+) -> Float[Tensor, ""]:
+    """2-Wasserstein distance between two Gaussians over whole functions, per root row.
+
+    W2² = ‖μ − μ*‖² + tr(Σ + Σ* − 2 (Σ*^{1/2} Σ Σ*^{1/2})^{1/2}), divided by the number of rows.
+    """
+    root = _matrix_root(true_covariance)
+    cross = _matrix_root(root @ covariance @ root)
+    spread = covariance.trace() + true_covariance.trace() - 2 * cross.trace()
+    squared = (mean - true_mean).square().sum() + spread.clamp_min(0.0)
+    return (squared / len(mean)).sqrt()
+
+
+def _matrix_root(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    values, vectors = torch.linalg.eigh(matrix)
+    return (vectors * values.clamp_min(0.0).sqrt()) @ vectors.mT
+
+
+def covariance_error(
+    covariance: Float[Tensor, "o n n"], true_covariance: Float[Tensor, "o n n"]
+) -> Float[Tensor, ""]:
+    """‖Σ − Σ*‖_F / ‖Σ*‖_F."""
+    return (covariance - true_covariance).norm() / true_covariance.norm()
+
+
+def band_coverage(
+    mean: Outputs, std: Outputs, true_mean: Outputs, true_std: Outputs, level: float = 0.95
+) -> Float[Tensor, ""]:
+    """How much of the true marginals the central `level` band of N(mean, std²) holds, on average."""
+    half = NormalDist().inv_cdf((1 + level) / 2) * std
+    scale = true_std * 2**0.5
+    low, high = (mean - half - true_mean) / scale, (mean + half - true_mean) / scale
+    return 0.5 * (high.erf() - low.erf()).mean()
+
+
+def total_variation(
+    probabilities: Float[Tensor, "n o"], true_probabilities: Float[Tensor, "n o"]
+) -> Float[Tensor, ""]:
+    """½ Σ_c |p_c − p*_c|, averaged over rows."""
+    return 0.5 * (probabilities - true_probabilities).abs().sum(-1).mean()
+
+
 def probability_variance(logits: Draws) -> Float[Tensor, "n"]:
     """Σ_c Var_s[softmax(logits)_c]: the paper's "posterior variance" for classes, an OOD score."""
     return logits.softmax(-1).var(0).sum(-1)

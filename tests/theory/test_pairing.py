@@ -2,31 +2,31 @@
 
 import torch
 
+from gpn.core.anchors import StoredAnchors
+from gpn.core.batch import Batch
 from gpn.core.embedding import Embedding
 from gpn.core.generator import ConcatGenerator
 from gpn.core.networks import MLPTrunk
-from gpn.core.objective import Batch, StoredAnchors, paper_terms
+from gpn.core.objective import MonteCarlo
 from gpn.core.prior import MLPPrior
+from gpn.core.relation import Independent
 
 
 def test_one_anchor_per_row_is_unbiased() -> None:
     rng = torch.Generator().manual_seed(0)
-    trunk = MLPTrunk(widths=(16, 16))
-    anchors = StoredAnchors(
-        ConcatGenerator(trunk, (2,), 2, 3, rng),
-        Embedding(8, 3, rng),
-        MLPPrior(widths=(16,)).sample((2,), 2, 8, rng),
-        code_noise=0.0,
-    )
+    generator = ConcatGenerator(MLPTrunk(widths=(16, 16)), (2,), 2, 3, rng)
+    prior = MLPPrior(widths=(16,)).sample((2,), 2, 8, rng)
+    noise = torch.randn(8, 5, 2, generator=rng)
+    anchors = StoredAnchors(prior, Embedding(8, 3, rng), 0.0, noise)
     x_obs, y_obs = torch.randn(5, 2, generator=rng), torch.randn(5, 2, generator=rng)
     batch = Batch(x_obs, y_obs, torch.arange(5), torch.randn(7, 2, generator=rng))
-    codes = anchors.embedding.codes
-    exact = paper_terms(anchors.every_row(batch, rng), y_obs, codes, beta=0.1)
-    singles = [
-        paper_terms(anchors.one_per_row(batch, rng), y_obs, codes, beta=0.1) for _ in range(3000)
-    ]
+    every = MonteCarlo(generator, anchors, Independent(0.1), one_per_row=False)
+    single = MonteCarlo(generator, anchors, Independent(0.1), one_per_row=True)
+    with torch.no_grad():
+        exact = every.terms(batch, rng)
+        estimates = [single.terms(batch, rng) for _ in range(1500)]
     for name in ("data", "anchor"):
-        values = torch.stack([single[name] for single in singles]).detach()
+        values = torch.stack([estimate[name] for estimate in estimates])
         error = values.std() / len(values) ** 0.5
-        assert abs(float(values.mean() - exact[name].detach())) < 4 * float(error)
+        assert abs(float(values.mean() - exact[name])) < 4 * float(error)
         assert float(values.std()) > 0, "each draw must differ, or nothing was estimated"

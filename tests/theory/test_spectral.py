@@ -1,0 +1,54 @@
+"""Spectral axes: they are the prior, wherever they are evaluated."""
+
+import pytest
+import torch
+
+from gpn.core.prior import ConvPrior, MLPPrior
+from gpn.core.spectral import DrawnAxes, KernelAxes, spectral_axes
+from gpn.core.types import as_generator
+
+
+def test_axes_reproduce_the_kernel_at_new_rows() -> None:
+    """ψ(x)·ψ(x') = K(x, x') away from the landmarks, as far as the axes reach."""
+    prior, rng = MLPPrior(), torch.Generator().manual_seed(0)
+    landmarks = 4 * torch.rand(400, 1, generator=rng, dtype=torch.float64) - 2
+    fresh = torch.linspace(-1.9, 1.9, 23, dtype=torch.float64)[:, None]
+    axes = KernelAxes(prior, landmarks, 60, 1.0)
+    exact = prior.kernel(fresh, fresh)
+    assert (axes(fresh) @ axes(fresh).T - exact).norm() / exact.norm() < 1e-3
+    assert axes.kept > 0.999
+
+
+def test_kept_share_is_the_variance_that_the_axes_hold() -> None:
+    prior = MLPPrior()
+    landmarks = torch.linspace(-2, 2, 80, dtype=torch.float64)[:, None]
+    for most in (1, 3, 10):
+        axes = KernelAxes(prior, landmarks, most, 1.0)
+        share = axes(landmarks).square().sum() / prior.kernel(landmarks, landmarks).trace()
+        assert axes.n_axes == most
+        assert axes.kept == pytest.approx(float(share), rel=1e-6)
+
+
+def test_as_few_axes_as_hold_enough() -> None:
+    landmarks = torch.linspace(-2, 2, 80, dtype=torch.float64)[:, None]
+    axes = KernelAxes(MLPPrior(), landmarks, 80, 0.9)
+    fewer = KernelAxes(MLPPrior(), landmarks, axes.n_axes - 1, 1.0)
+    assert axes.kept >= 0.9 > fewer.kept
+
+
+def test_axes_from_draws_agree_with_axes_from_the_kernel() -> None:
+    """The same prior through its own networks: the covariance agrees within a few per cent."""
+    prior = MLPPrior(widths=(256,))
+    x = torch.linspace(-2, 2, 40, dtype=torch.float64)[:, None]
+    drawn = DrawnAxes(prior.sample((1,), 1, 4000, 0).to(x.device, x.dtype), x, 12, 1.0)
+    exact = KernelAxes(prior, x, 12, 1.0)
+    covariance = exact(x) @ exact(x).T
+    assert (drawn(x) @ drawn(x).T - covariance).norm() / covariance.norm() < 0.08
+    assert drawn.kept == pytest.approx(exact.kept, abs=0.02)
+
+
+def test_priors_without_a_kernel_get_axes_from_draws() -> None:
+    images = torch.rand(12, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    axes = spectral_axes(ConvPrior(channels=(4,)), images, 2, 5, 1.0, as_generator(0))
+    assert isinstance(axes, DrawnAxes)
+    assert axes(images[:3]).shape == (3, 5)
