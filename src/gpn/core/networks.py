@@ -100,14 +100,15 @@ class Trunk(Config, ABC):
 class MLPTrunk(Trunk):
     """Hidden layers on x itself, with `fourier` random waves of x beside it if asked for.
 
-    The waves cos(w·x + c) let a small network follow a rough prior; their frequencies spread
-    evenly on a log scale over `fourier_range`.
+    The waves cos(w·x + c) let a small network follow a rough prior; their frequencies |w| spread
+    evenly on a log scale over `fourier_range`. None stands for (0.5, 10), or in a GPN with
+    spectral codes for frequencies up to those of the prior's own axes.
     """
 
     widths: tuple[int, ...] = (256, 256, 256)
     activation: str = "silu"
     fourier: int = 0
-    fourier_range: tuple[float, float] = (0.5, 20.0)
+    fourier_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         check_trunk(self)
@@ -116,7 +117,8 @@ class MLPTrunk(Trunk):
         dim = torch.Size(input_shape).numel()
         if self.fourier == 0:
             return nn.Flatten(), dim
-        return Waves(dim, self.fourier, self.fourier_range, rng), dim + self.fourier
+        scales = self.fourier_range or (0.5, 10.0)
+        return Waves(dim, self.fourier, scales, rng), dim + self.fourier
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ class Joint(Relation):
 
     `scale` is σ_ε²/N beside a mean squared error, 1/2N beside a mean cross-entropy. Every
     minibatch that holds all labels has the exact posterior as its minimiser, because Gaussian
-    marginals are consistent. `jitter` is relative to the mean variance.
+    marginals are consistent. `jitter` is added to the diagonal of Σ_Ŷ.
     """
 
     def __init__(self, gram: Gram, scale: float, jitter: float) -> None:
@@ -62,6 +62,6 @@ class Joint(Relation):
 
     def __call__(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
         gram = self.gram(batch)
-        ridge = self.jitter * gram.diagonal().mean()
-        cholesky = torch.linalg.cholesky(gram + ridge * torch.eye(len(gram)).to(gram))
+        gram.diagonal().add_(self.jitter)
+        cholesky = torch.linalg.cholesky(gram)
         return self.scale * joint_gap(generated, anchors, cholesky)

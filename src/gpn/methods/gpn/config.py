@@ -42,6 +42,10 @@ class GPNConfig(Config):
         k stored prior functions with codes of q dimensions, trained under noise ε of that standard
         deviation (learnt codes). With spectral codes, n_anchors codes are drawn where an
         expectation has no closed form.
+    jitter
+        Added to the diagonal of Σ_Ŷ by joint anchors; None is a tenth of the labels' noise
+        variance (a hundred-thousandth of the prior's for classes). A smaller one is stiffer to
+        train, a larger one blurs functions at that scale.
     pairing
         "every": each anchor sees each row. "one": each row draws one anchor (unbiased, and the
         price of one ordinary network). For objectives without a closed form.
@@ -60,7 +64,7 @@ class GPNConfig(Config):
     code_dim: int = 10
     code_noise: float = 0.1
     pairing: str = "every"
-    jitter: float = 1e-5
+    jitter: float | None = None
     reference_rows: int = 1024
     prior: PriorSpec = field(default_factory=MLPPrior)
     trunk: Trunk | None = None
@@ -72,9 +76,9 @@ class GPNConfig(Config):
         require_one_of(self, "generator", ("affine", "concat"))
         require_one_of(self, "pool_weights", ("auto", "mixture", "equal"))
         require_one_of(self, "pairing", ("every", "one"))
-        require_positive(self, "n_axes", "noise_axes", "n_anchors", "code_dim", "jitter")
+        require_positive(self, "n_axes", "noise_axes", "n_anchors", "code_dim")
         require_positive(self, "reference_rows")
-        for name in ("beta", "noise_std"):
+        for name in ("beta", "noise_std", "jitter"):
             if getattr(self, name) is not None:
                 require_positive(self, name)
         if self.code_noise < 0:
@@ -144,7 +148,7 @@ def _trunk(task: Task, anchor: str) -> Trunk:
         return MLPTrunk(widths=(512, 512, 512, 512), activation="relu")
     if dim == 1:
         return MLPTrunk(widths=(128, 128), fourier=64)
-    return MLPTrunk(widths=(256, 256), fourier=128, fourier_range=(0.5, 10.0))
+    return MLPTrunk(widths=(256, 256), fourier=128)
 
 
 def _train(task: Task, anchor: str) -> TrainConfig:

@@ -15,7 +15,7 @@ from gpn.core.conditioned import Distil, condition
 from gpn.core.embedding import Embedding
 from gpn.core.generator import AffineGenerator, ConcatGenerator, Generator
 from gpn.core.mixture import mixture_weights
-from gpn.core.networks import Trunk
+from gpn.core.networks import MLPTrunk, Trunk
 from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
 from gpn.core.pool import Pool, TensorPool
 from gpn.core.relation import Independent, Joint, Relation
@@ -79,7 +79,7 @@ def _stored(setting: Setting) -> Parts:
     moved = prior.to(setting.device, task.x_obs.dtype)
     anchors = StoredAnchors(moved, embedding, config.code_noise, table)
     objective = MonteCarlo(
-        _generator(setting, config.code_dim),
+        _generator(setting, setting.trunk, config.code_dim),
         anchors,
         _relation(setting, None),
         one_per_row=config.pairing == "one",
@@ -98,7 +98,8 @@ def _spectral(setting: Setting) -> Parts:
         axes, n_axes, task.n_outputs, config.n_anchors, directions, _noise_std(setting)
     )
     relation = _relation(setting, reference)
-    generator = _generator(setting, anchors.code_dim)
+    trunk = _tuned(setting.trunk, reference, n_axes)
+    generator = _generator(setting, trunk, anchors.code_dim)
     if isinstance(generator, AffineGenerator):
         parts = generator, anchors, relation, axes(task.x_obs), axes(reference)
         if task.is_classification:
@@ -124,15 +125,26 @@ def _conditioned(setting: Setting) -> Parts:
     given = condition(psi_obs, task.y_obs, psi_pool, _noise_std(setting), config.n_axes)
     setting.story["posterior_variance_kept"] = given.kept
     mean, axes = psi.double() @ given.mean, psi.double() @ given.axes
-    generator = _generator(setting, task.n_outputs * axes.shape[1])
+    trunk = _tuned(setting.trunk, reference, axes.shape[1])
+    generator = _generator(setting, trunk, task.n_outputs * axes.shape[1])
     assert isinstance(generator, AffineGenerator)
     objective = Distil(generator, mean, axes).to(task.x_obs)
     return Parts(objective, _stored_batches(setting, everywhere))
 
 
-def _generator(setting: Setting, code_dim: int) -> Generator:
+def _tuned(trunk: Trunk, reference: Inputs, n_axes: int) -> Trunk:
+    """Waves as fast as the prior's axes: r axes in d dimensions wave about r^{1/d} / 2 times."""
+    if not isinstance(trunk, MLPTrunk) or trunk.fourier == 0 or trunk.fourier_range is not None:
+        return trunk
+    flat = reference.flatten(1)
+    extent = float((flat.amax(0) - flat.amin(0)).mean().clamp_min(1e-12))
+    fastest = torch.pi * n_axes ** (1 / flat.shape[1]) / extent
+    return trunk.replace(fourier_range=(min(2.0 / extent, fastest / 4), fastest))
+
+
+def _generator(setting: Setting, trunk: Trunk, code_dim: int) -> Generator:
     config, task = setting.config, setting.task
-    shape = setting.trunk, task.input_shape, task.n_outputs, code_dim, setting.seeds
+    shape = trunk, task.input_shape, task.n_outputs, code_dim, setting.seeds
     if config.generator == "concat":
         return ConcatGenerator(*shape)
     independent_outputs = config.codes == "spectral" and not task.is_classification
@@ -146,8 +158,18 @@ def _relation(setting: Setting, reference: Inputs | None) -> Relation:
         return Independent(config.beta, _weights(setting, reference))
     scale = 0.5 if task.is_classification else _noise_std(setting) ** 2
     _check_joint(setting)
-    setting.story["jitter"] = config.jitter
-    return Joint(_gram(setting, reference), scale / len(task.x_obs), config.jitter)
+    jitter = setting.story["jitter"] = _jitter(setting)
+    return Joint(_gram(setting, reference), scale / len(task.x_obs), jitter)
+
+
+def _jitter(setting: Setting) -> float:
+    config, task = setting.config, setting.task
+    if config.jitter is not None:
+        return config.jitter
+    variance = float(config.prior.kernel(*[task.x_obs[:100].double()] * 2).diagonal().mean())
+    if task.is_classification:
+        return 1e-5 * variance
+    return max(0.1 * _noise_std(setting) ** 2, 1e-9 * variance)
 
 
 def _gram(setting: Setting, reference: Inputs | None) -> Callable[[Batch], Tensor]:
