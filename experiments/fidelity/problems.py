@@ -22,7 +22,7 @@ def _line() -> Tensor:
     return torch.linspace(-2, 2, 201)[:, None]
 
 
-def _plane(side: int) -> Tensor:
+def plane(side: int) -> Tensor:
     axis = torch.linspace(-2, 2, side)
     return torch.cartesian_prod(axis, axis)
 
@@ -44,7 +44,7 @@ def _surface() -> Problem:
     rng = torch.Generator().manual_seed(2)
     x = 3 * torch.rand(25, 2, generator=rng) - 1.5
     y = torch.sin(2 * x[:, :1]) * torch.cos(x[:, 1:]) + 0.1 * torch.randn(25, 1, generator=rng)
-    return Problem(gpn.Task(x, y, pool=gpn.box([-2.0, -2.0], [2.0, 2.0])), _plane(21), 0.1)
+    return Problem(gpn.Task(x, y, pool=gpn.box([-2.0, -2.0], [2.0, 2.0])), plane(21), 0.1)
 
 
 def _five_outputs() -> Problem:
@@ -62,7 +62,7 @@ def _three_classes() -> Problem:
     labels = torch.arange(30) % 3
     centres = torch.tensor([[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]])
     x = centres[labels] + 0.45 * torch.randn(30, 2, generator=rng)
-    return Problem(gpn.Task(x, labels, pool=gpn.box([-2.0, -2.0], [2.0, 2.0])), _plane(21), None)
+    return Problem(gpn.Task(x, labels, pool=gpn.box([-2.0, -2.0], [2.0, 2.0])), plane(21), None)
 
 
 PROBLEMS = {

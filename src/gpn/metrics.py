@@ -1,5 +1,8 @@
 """What draws are worth: pure functions of draws ``(s, n, o)`` or of Gaussian moments."""
 
+from statistics import NormalDist
+
+import torch
 from jaxtyping import Float
 from torch import Tensor
 

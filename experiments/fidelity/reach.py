@@ -1,0 +1,66 @@
+"""How far joint anchors reach: distance to the exact GP as labels grow, with the time it takes."""
+
+import time
+
+import torch
+
+import gpn
+from experiments import results
+from experiments.fidelity.measure import against_gp, timed_fit
+from experiments.fidelity.problems import Problem, plane
+from experiments.fidelity.truth import exact_posterior
+from gpn import GPNConfig
+
+COUNTS = (100, 1_000, 10_000)
+NOISE_STD = 0.1
+JOINT_UP_TO = 1_000
+KEYS = ("w2", "joint_w2", "covariance_error", "band_coverage")
+
+
+def surface(n_labels: int) -> Problem:
+    """Labels over the middle of the plane, the pool over all of it."""
+    rng = torch.Generator().manual_seed(n_labels)
+    x = 3 * torch.rand(n_labels, 2, generator=rng) - 1.5
+    y = torch.sin(2 * x[:, :1]) * torch.cos(x[:, 1:])
+    y = y + NOISE_STD * torch.randn(n_labels, 1, generator=rng)
+    return Problem(gpn.Task(x, y, pool=gpn.box([-2.0] * 2, [2.0] * 2)), plane(21), NOISE_STD)
+
+
+def approaches(n_labels: int) -> dict[str, GPNConfig]:
+    """The approximations: all labels in one factor, feature space, and independent rows."""
+    every = {
+        "joint": GPNConfig(anchor="joint", noise_std=NOISE_STD),
+        "conditioned": GPNConfig(anchor="conditioned", noise_std=NOISE_STD),
+        "mixture": GPNConfig(anchor="independent", noise_std=NOISE_STD),
+    }
+    return every if n_labels <= JOINT_UP_TO else {k: v for k, v in every.items() if k != "joint"}
+
+
+def run_reach(threads: int) -> None:
+    """Measure, print a row each, and write `results/fidelity/reach/<approach>.json`."""
+    torch.set_num_threads(threads)
+    rows: dict[str, list[dict[str, float]]] = {}
+    for n_labels in COUNTS:
+        problem = surface(n_labels)
+        started = time.perf_counter()
+        truth = exact_posterior(problem)
+        truth.variance(problem.grid)
+        exact_seconds = time.perf_counter() - started
+        for name, config in approaches(n_labels).items():
+            posterior, seconds = timed_fit(config, problem, seed=0)
+            measured = against_gp(posterior, problem, truth)
+            row = {"labels": n_labels, "seconds": seconds, "exact_gp_seconds": exact_seconds}
+            row.update({key: measured[key] for key in KEYS})
+            rows.setdefault(name, []).append(row)
+            print(name, {key: round(value, 4) for key, value in row.items()}, flush=True)
+            _write(name, config, rows[name])
+
+
+def _write(name: str, config: GPNConfig, rows: list[dict[str, float]]) -> None:
+    by_count = [
+        {f"{key}_{int(row['labels'])}": value for key, value in row.items() if key != "labels"}
+        for row in rows
+    ]
+    merged = {key: value for part in by_count for key, value in part.items()}
+    seconds = {"fit": sum(row["seconds"] for row in rows) / len(rows)}
+    results.write("fidelity/reach", name, config, [0], [merged], seconds)

@@ -1,0 +1,78 @@
+"""Result files: `experiments/results/<task>/<method>.json`, read by every table and figure."""
+
+import dataclasses
+import json
+import platform
+import statistics
+from pathlib import Path
+from typing import Any
+
+import gpytorch
+import numpy
+import torch
+from torch import nn
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def write(
+    task: str,
+    method: str,
+    config: Any,
+    seeds: list[int],
+    rows: list[dict[str, float]],
+    seconds: dict[str, float],
+    extra: dict[str, Any] | None = None,
+) -> Path:
+    """One method on one task: every metric as mean, standard deviation and count over the seeds."""
+    report = {
+        "task": task,
+        "method": method,
+        "config": plain(config),
+        "seeds": seeds,
+        "device": device(),
+        "versions": versions(),
+        "seconds": seconds,
+        "metrics": {name: summary([row[name] for row in rows]) for name in rows[0]},
+        **(extra or {}),
+    }
+    path = RESULTS / task / f"{method}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=2) + "\n")
+    return path
+
+
+def read(task: str, method: str) -> dict[str, Any]:
+    return json.loads((RESULTS / task / f"{method}.json").read_text())
+
+
+def summary(values: list[float]) -> dict[str, float]:
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {"mean": statistics.fmean(values), "std": spread, "n": len(values)}
+
+
+def device() -> str:
+    if torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()}, {torch.get_num_threads()} CPU threads"
+    return f"CPU, {torch.get_num_threads()} threads"
+
+
+def versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "gpytorch": gpytorch.__version__,
+    }
+
+
+def plain(value: Any) -> Any:
+    """A configuration as JSON can hold it."""
+    if dataclasses.is_dataclass(value):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {name: plain(item) for name, item in fields.items()}
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return type(value).__name__ if isinstance(value, nn.Module) else value
