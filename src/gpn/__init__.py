@@ -1,5 +1,6 @@
 """Generative Posterior Networks: one network whose every code is one posterior function."""
 
+from gpn import methods
 from gpn.core.networks import ConvTrunk, MLPTrunk, ModuleTrunk
 from gpn.core.pool import DatasetPool, SamplerPool, TensorPool, box
 from gpn.core.posterior import Function, Posterior
@@ -7,6 +8,7 @@ from gpn.core.prior import ConvPrior, MLPPrior, ModulePrior
 from gpn.core.task import Task
 from gpn.core.train import TrainConfig
 from gpn.methods.gpn import GPN, GPNConfig
+from gpn.saving import load, save
 
 __version__ = "0.1.0.dev0"
 
@@ -27,4 +29,7 @@ __all__ = [
     "TensorPool",
     "TrainConfig",
     "box",
+    "load",
+    "methods",
+    "save",
 ]

@@ -73,7 +73,7 @@ def covariance_error(
 def band_coverage(
     mean: Outputs, std: Outputs, true_mean: Outputs, true_std: Outputs, level: float = 0.95
 ) -> Float[Tensor, ""]:
-    """How much of the true marginals the central `level` band of N(mean, std²) holds, on average."""
+    """The share of the true marginals inside the central `level` band of N(mean, std²)."""
     half = NormalDist().inv_cdf((1 + level) / 2) * std
     scale = true_std * 2**0.5
     low, high = (mean - half - true_mean) / scale, (mean + half - true_mean) / scale

@@ -25,6 +25,22 @@ PALETTE = {
     "grey": "#999999",
 }
 INK = "#222222"
+METHOD_COLORS = {
+    "gpn": "ours",
+    "gpn-paper": "paper",
+    "truth": "truth",
+    "ensemble-or": "green",
+    "ensemble-pr": "orange",
+    "ensemble": "grey",
+    "dropout": "pink",
+    "sngp": "light",
+}
+REST = {"dkl": "#8A6D3B", "gp": "#5A5A8A", "mcmc": "#444444"}
+
+
+def method_color(name: str) -> str:
+    """The colour that a method has in every figure."""
+    return PALETTE[METHOD_COLORS[name]] if name in METHOD_COLORS else REST.get(name, INK)
 
 
 def band(

@@ -150,7 +150,7 @@ def _optimiser(
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     make = {"adam": torch.optim.AdamW, "sgd": torch.optim.SGD}[config.optimiser]
     optimiser: torch.optim.Optimizer = make(
-        parameters, lr=config.learning_rate, weight_decay=config.weight_decay
+        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
     )
     if config.schedule == "constant":
         return optimiser, torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)

@@ -13,7 +13,7 @@ from gpn.core.train import Report, Terms, TrainConfig, train
 from gpn.core.types import Rng, as_generator
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.parts import Setting, assemble
-from gpn.methods.gpn.posterior import AffinePosterior, ConcatPosterior, GPNPosterior
+from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
 from gpn.methods.gpn.search import chosen_beta
 from gpn.progress import progress_bar
 
@@ -52,8 +52,7 @@ def fit_resolved(
         return parts.objective.terms(parts.next_batch(rng), rng)
 
     story["history"] = train(parts.objective, terms, train_config, report)
-    make = AffinePosterior if config.generator == "affine" else ConcatPosterior
-    return make(parts.objective.generator, task.signature, config, config.noise_std, story)
+    return make_posterior(parts.objective.generator, task.signature, config, story)
 
 
 def _learnt_settings(

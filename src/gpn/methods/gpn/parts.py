@@ -13,7 +13,7 @@ from gpn.core.anchors import SpectralAnchors, StoredAnchors, noise_directions
 from gpn.core.batch import Batch
 from gpn.core.conditioned import Distil, condition
 from gpn.core.embedding import Embedding
-from gpn.core.generator import AffineGenerator, ConcatGenerator, Generator
+from gpn.core.generator import AffineGenerator, Generator
 from gpn.core.mixture import mixture_weights
 from gpn.core.networks import MLPTrunk, Trunk
 from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
@@ -24,6 +24,7 @@ from gpn.core.task import Task
 from gpn.core.train import LabelBatches, Report, TrainConfig
 from gpn.core.types import Inputs, as_generator
 from gpn.methods.gpn.config import GPNConfig
+from gpn.methods.gpn.posterior import build_generator
 
 MOST_JOINT_LABELS = 2000
 MOST_STORED_ROWS = 200_000
@@ -143,12 +144,8 @@ def _tuned(trunk: Trunk, reference: Inputs, n_axes: int) -> Trunk:
 
 
 def _generator(setting: Setting, trunk: Trunk, code_dim: int) -> Generator:
-    config, task = setting.config, setting.task
-    shape = trunk, task.input_shape, task.n_outputs, code_dim, setting.seeds
-    if config.generator == "concat":
-        return ConcatGenerator(*shape)
-    independent_outputs = config.codes == "spectral" and not task.is_classification
-    return AffineGenerator(*shape, blocks=task.n_outputs if independent_outputs else 1)
+    signature = setting.task.signature
+    return build_generator(setting.config, signature, code_dim, setting.seeds, trunk)
 
 
 def _relation(setting: Setting, reference: Inputs | None) -> Relation:

@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gpn.core.generator import AffineGenerator, Columns, Generator
+from gpn.core.generator import AffineGenerator, Columns, ConcatGenerator, Generator
+from gpn.core.networks import MLPTrunk, Trunk
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature
-from gpn.core.types import Outputs, Rng, normal
+from gpn.core.types import Outputs, Rng, as_generator, normal
 from gpn.methods.gpn.config import GPNConfig
 
 
@@ -35,6 +36,46 @@ class GPNPosterior(Posterior):
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
         like = next(self.generator.parameters())
         return partial(self.generator, codes=normal((n, self.generator.code_dim), rng, like))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The generator's state, and the size of its codes."""
+        size = torch.tensor(self.generator.code_dim)
+        return {**self.generator.state_dict(), "code_dim": size}
+
+    @staticmethod
+    def restore(
+        config: GPNConfig, signature: Signature, tensors: dict[str, Tensor]
+    ) -> "GPNPosterior":
+        """The posterior whose `tensors` these are."""
+        state = dict(tensors)
+        generator = build_generator(config, signature, int(state.pop("code_dim")), as_generator(0))
+        example = next(value for name, value in state.items() if name.endswith("weight"))
+        generator.to(example.device, example.dtype).load_state_dict(state)
+        return make_posterior(generator, signature, config, {})
+
+
+def build_generator(
+    config: GPNConfig,
+    signature: Signature,
+    code_dim: int,
+    rng: torch.Generator,
+    trunk: Trunk | None = None,
+) -> Generator:
+    """The generator that `config` names, on `trunk` or on the configuration's own."""
+    under = trunk or config.trunk or MLPTrunk()
+    shape = under, signature.input_shape, signature.n_outputs, code_dim, rng
+    if config.generator == "concat":
+        return ConcatGenerator(*shape)
+    independent_outputs = config.codes == "spectral" and not signature.is_classification
+    return AffineGenerator(*shape, blocks=signature.n_outputs if independent_outputs else 1)
+
+
+def make_posterior(
+    generator: Generator, signature: Signature, config: GPNConfig, report: dict[str, Any]
+) -> GPNPosterior:
+    """The posterior of a trained generator."""
+    make = AffinePosterior if isinstance(generator, AffineGenerator) else ConcatPosterior
+    return make(generator, signature, config, config.noise_std, report)
 
 
 class ConcatPosterior(GPNPosterior):

@@ -1,0 +1,186 @@
+"""Deep kernel learning with a grid (Wilson, Hu, Salakhutdinov and Xing 2016a, b; KISS-GP).
+
+A network e maps x to a few numbers in the box [−1, 1]^d, and a Gaussian process lives there; its
+values u at the nodes of a grid carry everything, the rest is cubic interpolation:
+
+    f(x) = w(e(x))·u,    u ~ N(μ 1, K_grid),    q(u) = N(m, S)
+    loss = −(1/N) [ Σ_i E_q log p(y_i | f(x_i)) − KL(q(u) ‖ p(u)) ]
+
+One such process per output, on a shared embedding; Gaussian likelihood with learnt noise for a
+regression, softmax for classes. Network, kernel, mean and noise are trained together by Adam, q by
+natural gradients, on minibatches. All of the Gaussian-process mathematics is GPyTorch's.
+
+For a regression the last natural-gradient step is of length one over all labels, which makes q(u)
+the exact posterior of the grid values (the likelihood is conjugate), as in KISS-GP with exact
+inference. What differs from the original: the embedding is squashed by tanh, not rescaled batch by
+batch, so that a draw is one smooth function of x; no pre-training of the network.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gpn.core.config import Config, require_positive
+from gpn.core.networks import MLPTrunk, Trunk, fresh, mlp
+from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.task import Signature, Task
+from gpn.core.train import LabelBatches, TrainConfig, train
+from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
+from gpn.methods.grid import ROWS_AT_ONCE, DeepProcess, GridProcess, Natural, interpolation, seeded
+from gpn.progress import progress_bar
+
+
+@dataclass(frozen=True, kw_only=True)
+class DKLConfig(Config):
+    """Settings of a deep-kernel process.
+
+    embedding_dim, grid_size
+        d numbers per row and nodes per axis; the grid has grid_size^d nodes.
+    length_scale, noise_std
+        Where the kernel's length scale, in the box [−1, 1]^d, and a regression's noise start.
+    natural_rate
+        Length of the natural-gradient steps of q(u) during training.
+    """
+
+    embedding_dim: int = 2
+    grid_size: int = 16
+    length_scale: float = 0.3
+    noise_std: float = 0.2
+    natural_rate: float = 0.1
+    trunk: Trunk = field(default_factory=MLPTrunk)
+    train: TrainConfig = field(
+        default_factory=lambda: TrainConfig(learning_rate=1e-3, weight_decay=1e-2)
+    )
+
+    def __post_init__(self) -> None:
+        require_positive(self, "embedding_dim", "length_scale", "noise_std", "natural_rate")
+        if self.grid_size < 4:
+            raise ValueError(f"grid_size must be at least 4 to interpolate, got {self.grid_size}.")
+        if self.grid_size**self.embedding_dim > 4096:
+            raise ValueError(
+                "grid_size ** embedding_dim must be at most 4096 nodes, got "
+                f"{self.grid_size} ** {self.embedding_dim}; use a smaller grid or fewer dimensions."
+            )
+
+
+class DKL:
+    """The method: `DKL(config).fit(task, rng=0)` gives a posterior."""
+
+    def __init__(self, config: DKLConfig | None = None) -> None:
+        self.config = DKLConfig() if config is None else config
+
+    def fit(self, task: Task, rng: Rng = None, *, progress: bool | None = None) -> "DKLPosterior":
+        """Train embedding and process together; a regression ends with its exact q(u)."""
+        config, seeds = self.config, as_generator(rng)
+        device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
+        embedding = Embedding(config, task.input_shape, seeds).to(device, dtype)
+        size, dim = config.grid_size, config.embedding_dim
+        grid = GridProcess(size, dim, config.length_scale, task.n_outputs)
+        process = DeepProcess(embedding, grid, task.signature, config.noise_std).to(device)
+        moved = task.to(device, dtype)
+        embedding.spread(moved.x_obs[:ROWS_AT_ONCE])
+        with progress_bar("DKL", show=progress) as report, seeded(seeds):
+            natural = Natural(process, moved, config.natural_rate)
+            batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
+            train(process.learnt, natural.steps(batches), config.train, report)
+            if not task.is_classification:
+                natural.solve()
+        return DKLPosterior(embedding.eval(), *process.grid_law(), task.signature, config)
+
+
+class Embedding(nn.Module):
+    """x → a point of the box (−1, 1)^d."""
+
+    def __init__(
+        self, config: DKLConfig, input_shape: tuple[int, ...], rng: torch.Generator
+    ) -> None:
+        super().__init__()
+        trunk = config.trunk
+        self.features, size = trunk.features(input_shape, rng)
+        sizes = (size, *trunk.widths, config.embedding_dim)
+        self.layers = fresh(lambda: mlp(sizes, trunk.activation), rng)
+
+    def forward(self, x: Inputs) -> Float[Tensor, "n e"]:
+        return self.layers(self.features(x)).tanh()
+
+    @torch.no_grad()
+    def spread(self, x: Inputs, std: float = 0.5) -> None:
+        """Rescale the last layer so that the rows of `x` fill the box from the start."""
+        last = cast(nn.Linear, self.layers[-1])
+        raw = self.layers(self.features(x))
+        scale = std / raw.std(0, correction=0).clamp_min(1e-6)
+        last.weight.mul_(scale[:, None])
+        last.bias.sub_(raw.mean(0)).mul_(scale)
+
+
+class DKLPosterior(Posterior):
+    """Functions x → w(e(x))·u with u ~ q(u) drawn once per function; moments in closed form."""
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        grid: Float[Tensor, "g e"],
+        grid_mean: Float[Tensor, "o u"],
+        grid_root: Float[Tensor, "o u u"],
+        noise_std: float | None,
+        signature: Signature,
+        config: DKLConfig,
+    ) -> None:
+        example = next(embedding.parameters())
+        super().__init__(signature, example.device, example.dtype, noise_std)
+        self.embedding = embedding.eval().requires_grad_(False)  # noqa: FBT003
+        self.grid, self.grid_mean, self.grid_root = grid, grid_mean, grid_root
+        self.config = config
+
+    def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
+        noise = normal((n, *self.grid_mean.shape, 1), rng, self.grid_mean)
+        values = self.grid_mean + (self.grid_root @ noise)[..., 0]
+        columns = values.flatten(0, 1).T.contiguous()
+
+        def batch(x: Inputs) -> Draws:
+            at_rows = self._interpolate(x, columns)
+            return at_rows.reshape(len(x), n, self.n_outputs).movedim(1, 0)
+
+        return batch
+
+    @torch.no_grad()
+    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        """w·m."""
+        parts = self._rows(x).split(ROWS_AT_ONCE)
+        return torch.cat([self._interpolate(part, self.grid_mean.T) for part in parts])
+
+    @torch.no_grad()
+    def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        """wᵀ S w."""
+        parts = self._rows(x).split(ROWS_AT_ONCE)
+        return torch.cat([torch.stack(self._spread(part), dim=-1) for part in parts])
+
+    def _spread(self, x: Inputs) -> list[Float[Tensor, "n"]]:
+        return [self._interpolate(x, root).square().sum(-1) for root in self.grid_root]
+
+    def _interpolate(self, x: Inputs, values: Float[Tensor, "u k"]) -> Float[Tensor, "n k"]:
+        """Cubic interpolation of grid values, one function per column, at the rows' embedding."""
+        return (interpolation(self.grid, self.embedding(x)) @ values).to(self.dtype)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that the posterior is made of, by name."""
+        network = {f"embedding.{name}": v for name, v in self.embedding.state_dict().items()}
+        grid = {"grid": self.grid, "grid_mean": self.grid_mean, "grid_root": self.grid_root}
+        noise_std = torch.tensor(self.noise_std or 0.0, dtype=torch.float64)
+        return {**network, **grid, "noise_std": noise_std}
+
+    @classmethod
+    def restore(
+        cls, config: DKLConfig, signature: Signature, tensors: dict[str, Tensor]
+    ) -> "DKLPosterior":
+        """The posterior whose `tensors()` these are."""
+        embedding, prefix = Embedding(config, signature.input_shape, as_generator(0)), "embedding."
+        own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        example = next(value for value in own.values() if value.is_floating_point())
+        embedding.to(example.device, example.dtype).load_state_dict(own)
+        mean, root = tensors["grid_mean"], tensors["grid_root"]
+        noise_std = float(tensors["noise_std"]) or None
+        return cls(embedding, tensors["grid"], mean, root, noise_std, signature, config)

@@ -1,0 +1,177 @@
+"""MC dropout (Gal and Ghahramani 2016): dropout at training *and* at sampling.
+
+One network whose hidden units are each kept with probability 1 − p; a draw is the network under
+one set of masks m. Training minimises
+
+    (1/N) Σ_i data(f(x_i; W, m_i), y_i) + λ ‖W‖²,        m_i ~ Bernoulli(1 − p) / (1 − p)
+
+which is variational inference with a length scale l and noise σ_ε if λ = (1 − p) l² σ_ε² / N.
+
+What differs from the original: a draw keeps *one* mask for all rows, so that it is a function
+(`masks="row"` gives the original's fresh mask per row); λ is set directly and not through l and
+σ_ε; raw inputs and convolutions are not dropped, the features that a trunk has learnt are; and
+draws are functions, so the noise of the labels is not added to them.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from gpn.core.config import Config, require_one_of, require_positive
+from gpn.core.networks import ACTIVATIONS, MLPTrunk, Trunk, fresh
+from gpn.core.objective import data_loss
+from gpn.core.posterior import FunctionBatch, Posterior
+from gpn.core.task import Signature, Task
+from gpn.core.train import History, LabelBatches, Terms, TrainConfig, train
+from gpn.core.types import Draws, Inputs, Rng, as_generator
+from gpn.progress import progress_bar
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropoutConfig(Config):
+    """Settings of MC dropout.
+
+    rate
+        p, the probability that a hidden unit is dropped.
+    weight_decay
+        λ, the weight of ‖W‖² in the loss.
+    masks
+        "function": a draw is one mask for all rows. "row": each row of a draw has its own.
+    """
+
+    rate: float = 0.1
+    weight_decay: float = 1e-4
+    masks: str = "function"
+    trunk: Trunk = field(default_factory=lambda: MLPTrunk(activation="relu"))
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        require_positive(self, "rate")
+        require_one_of(self, "masks", ("function", "row"))
+        if self.rate >= 1:
+            raise ValueError(f"rate must be below 1, got rate={self.rate}; try 0.1.")
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}.")
+
+
+class Dropout:
+    """The method: `Dropout(config).fit(task, rng=0)` gives a posterior."""
+
+    def __init__(self, config: DropoutConfig | None = None) -> None:
+        self.config = DropoutConfig() if config is None else config
+
+    def fit(
+        self, task: Task, rng: Rng = None, *, progress: bool | None = None
+    ) -> "DropoutPosterior":
+        """Train one network under random masks; the pool is not used."""
+        config, seeds = self.config, as_generator(rng)
+        device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
+        network = DropoutNetwork(config.trunk, task.signature, seeds).to(device, dtype)
+        terms = _step(config, network, task.to(device, dtype), as_generator(seeds, device))
+        with progress_bar("dropout", show=progress) as report:
+            history = train(network, terms, config.train, report)
+        return DropoutPosterior(network, task.signature, config, history)
+
+
+class DropoutNetwork(nn.Module):
+    """A trunk and an output layer, with a mask on what enters each linear layer."""
+
+    def __init__(self, trunk: Trunk, signature: Signature, rng: torch.Generator) -> None:
+        super().__init__()
+        self.features, size = trunk.features(signature.input_shape, rng)
+        sizes = (size, *trunk.widths, signature.n_outputs)
+        self.layers = fresh(lambda: [nn.Linear(*pair) for pair in itertools.pairwise(sizes)], rng)
+        self.activation = ACTIVATIONS[trunk.activation]()
+        learnt = next(self.features.parameters(), None) is not None
+        self.mask_sizes = (size if learnt else 0, *trunk.widths)
+
+    def masks(self, s: int, n: int, rate: float, rng: torch.Generator) -> list[Tensor]:
+        """Bernoulli(1 − p) / (1 − p) of shape (s, n, h) for each layer; ones over raw inputs."""
+        like = next(self.layers.parameters())
+        kept = [
+            torch.rand(s, n, size, generator=rng, device=rng.device) >= rate
+            if size
+            else torch.full((1, 1, 1), 1 - rate, device=rng.device)
+            for size in self.mask_sizes
+        ]
+        return [mask.to(like.device, like.dtype) / (1 - rate) for mask in kept]
+
+    def forward(self, x: Inputs, masks: list[Tensor]) -> Draws:
+        first, *others = self.layers
+        hidden = first(self.features(x)[None] * masks[0])
+        for layer, mask in zip(others, masks[1:], strict=True):
+            hidden = layer(self.activation(hidden) * mask)
+        return hidden
+
+    def squared_norm(self) -> Tensor:
+        """‖W‖² over everything that is trained."""
+        trained = [p for p in self.parameters() if p.requires_grad]
+        return torch.stack([p.square().sum() for p in trained]).sum()
+
+
+class DropoutPosterior(Posterior):
+    """Functions x → f(x; W, m) with random masks m."""
+
+    def __init__(
+        self,
+        network: DropoutNetwork,
+        signature: Signature,
+        config: DropoutConfig,
+        history: History | None = None,
+    ) -> None:
+        example = next(network.layers.parameters())
+        super().__init__(signature, example.device, example.dtype)
+        self.network = network.eval().requires_grad_(False)  # noqa: FBT003
+        self.config = config
+        self.history = history
+
+    def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
+        if self.config.masks == "row":
+            return self._per_row(n, as_generator(rng, self.device))
+        masks = self.network.masks(n, 1, self.config.rate, rng)
+        return partial(self.network, masks=masks)
+
+    def _per_row(self, n: int, rng: torch.Generator) -> FunctionBatch:
+        """Fresh masks for each row by its place in x: every call starts from the same state."""
+        start = rng.get_state()
+
+        def batch(x: Inputs) -> Draws:
+            rng.set_state(start)
+            return self.network(x, self.network.masks(n, len(x), self.config.rate, rng))
+
+        return batch
+
+    def tensors(self) -> dict[str, Tensor]:
+        return dict(self.network.state_dict())
+
+    @classmethod
+    def restore(
+        cls, config: DropoutConfig, signature: Signature, tensors: dict[str, Tensor]
+    ) -> "DropoutPosterior":
+        """The posterior whose `tensors` these are."""
+        network = DropoutNetwork(config.trunk, signature, as_generator(0))
+        example = tensors["layers.0.weight"]
+        network.to(example.device, example.dtype).load_state_dict(tensors)
+        return cls(network, signature, config)
+
+
+def _step(
+    config: DropoutConfig, network: DropoutNetwork, task: Task, rng: torch.Generator
+) -> Callable[[], Terms]:
+    """The function that the loop calls at each step: a batch, a mask per row, the loss terms."""
+    labels = LabelBatches(len(task.x_obs), config.train.label_batch, rng)
+
+    def terms() -> Terms:
+        rows = labels.next()
+        masks = network.masks(1, len(rows), config.rate, rng)
+        fitted = network(task.x_obs[rows], masks)
+        return {
+            "data": data_loss(fitted, task.y_obs[rows]).mean(),
+            "decay": config.weight_decay * network.squared_norm(),
+        }
+
+    return terms

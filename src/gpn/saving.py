@@ -1,0 +1,130 @@
+"""A fitted posterior as one file: safetensors with a JSON header, and no pickle.
+
+The header has five strings: `format` ("gpn"), `version`, `method`, and, as JSON, `config` and
+`signature`. A posterior that can be saved has `config`, `signature`, `tensors()` and the
+classmethod `restore(config, signature, tensors)`. Loading runs no code from the file.
+"""
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from gpn.core.posterior import Posterior
+from gpn.core.task import Signature
+from gpn.encoding import decode_config, encode
+from gpn.methods.registry import name_of, posterior_of
+
+FORMAT, VERSION = "gpn", 1
+
+
+@runtime_checkable
+class Saveable(Protocol):
+    """What a posterior must offer to be saved."""
+
+    config: Any
+    signature: Signature
+
+    def tensors(self) -> dict[str, Tensor]: ...
+
+    @classmethod
+    def restore(cls, config: Any, signature: Signature, tensors: dict[str, Tensor]) -> Any: ...
+
+
+def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
+    """Write `posterior` to `path`; the file appears complete or not at all."""
+    if not isinstance(posterior, Saveable):
+        raise TypeError(
+            "a posterior must have config, tensors() and restore() to be saved, "
+            f"got {type(posterior).__name__}, which has not."
+        )
+    tensors = {name: _plain(tensor) for name, tensor in posterior.tensors().items()}
+    _write(Path(path), to_bytes(tensors, metadata=_header(posterior)))
+
+
+def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Posterior:
+    """The posterior that `save` wrote to `path`: the same draws for the same `rng`."""
+    header, tensors = _read(Path(path))
+    _check_header(path, header)
+    kind: Any = posterior_of(header["method"])
+    config = decode_config(_json(path, header, "config"))
+    moved = {name: tensor.to(device) for name, tensor in tensors.items()}
+    try:
+        return kind.restore(config, _signature(_json(path, header, "signature")), moved)
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise ValueError(
+            f"what {path} holds must fit its method {header['method']!r}, got {error!r}; "
+            "the file is damaged, save it again."
+        ) from error
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """A copy that shares no memory with others, as the format wants it."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _header(posterior: Saveable) -> dict[str, str]:
+    return {
+        "format": FORMAT,
+        "version": str(VERSION),
+        "method": name_of(posterior),  # type: ignore[arg-type]
+        "config": json.dumps(encode(posterior.config)),
+        "signature": json.dumps(dataclasses.asdict(posterior.signature)),
+    }
+
+
+def _json(path: str | os.PathLike[str], header: Mapping[str, str], name: str) -> Any:
+    try:
+        return json.loads(header[name])
+    except (KeyError, json.JSONDecodeError) as error:
+        raise ValueError(f"the header {name!r} of {path} must be JSON, got {error!r}.") from error
+
+
+def _signature(fields: dict[str, Any]) -> Signature:
+    return Signature(**{**fields, "input_shape": tuple(fields["input_shape"])})
+
+
+def _write(path: Path, content: bytes) -> None:
+    """A temporary file in the same folder, renamed once it is on disk."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return dict(file.metadata() or {}), tensors
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} must be a complete file that gpn.save wrote, got something that is truncated "
+            f"or of another kind ({error})."
+        ) from error
+
+
+def _check_header(path: str | os.PathLike[str], header: Mapping[str, str]) -> None:
+    if header.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} must be a file that gpn.save wrote, got format {header.get('format')!r}."
+        )
+    if header["version"] != str(VERSION):
+        raise ValueError(
+            f"{path} must have format version {VERSION}, which this gpn reads, got "
+            f"{header['version']}; upgrade gpn."
+        )

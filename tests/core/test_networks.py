@@ -1,0 +1,160 @@
+"""The building blocks: sizes, initial laws, and features of the input."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import gpn
+from gpn.core.networks import ACTIVATIONS, Erf, Waves, conv_features, conv_stack, fresh, mlp
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_mlp_is_its_formula() -> None:
+    """W₃ φ(W₂ φ(W₁ x + b₁) + b₂) + b₃, linear at the end."""
+    network = fresh(lambda: mlp((2, 5, 4, 3), "tanh"), seeded())
+    x = torch.randn(6, 2, generator=seeded(1))
+    w1, b1, w2, b2, w3, b3 = network.parameters()
+    by_hand = (((x @ w1.T + b1).tanh() @ w2.T + b2).tanh()) @ w3.T + b3
+    torch.testing.assert_close(network(x), by_hand)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (4, 4), (5, 7), (28, 28), (33, 9)])
+@pytest.mark.parametrize("channels", [(3,), (2, 5), (2, 2, 4)])
+def test_conv_features_counts_what_conv_stack_makes(
+    size: tuple[int, int], channels: tuple[int, ...]
+) -> None:
+    shape = (2, *size)
+    stack = fresh(lambda: conv_stack(shape, channels, "relu"), seeded())
+    assert stack(torch.zeros(3, *shape)).shape == (3, conv_features(shape, channels))
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 4), (1, 1, 4, 4)])
+def test_convolutions_need_images(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"\(channels, height, width\), got .*; use an MLP"):
+        gpn.ConvTrunk().features(shape, seeded())
+    with pytest.raises(ValueError, match=r"\(channels, height, width\), got .*; use an MLP"):
+        gpn.ConvPrior().sample(shape, 1, 2, rng=0)
+
+
+@pytest.mark.parametrize("config", [gpn.ConvTrunk, gpn.ConvPrior])
+def test_convolutions_need_channels(config: type[gpn.ConvTrunk | gpn.ConvPrior]) -> None:
+    with pytest.raises(ValueError, match=r"channels must name at least one convolution, got \(\)"):
+        config(channels=())
+
+
+def test_fresh_weights_are_uniform_within_one_over_root_fan_in() -> None:
+    """U[−b, b] with b = 1/√fan-in has variance b²/3."""
+    network = fresh(lambda: [nn.Linear(25, 400), nn.Flatten(), nn.Conv2d(4, 300, 3)], seeded())
+    network.requires_grad_(False)
+    for layer, fan_in in ((network[0], 25), (network[2], 36)):
+        bound = fan_in**-0.5
+        assert layer.weight.abs().max() <= bound
+        assert layer.weight.abs().max() > 0.99 * bound
+        assert float(layer.weight.var()) == pytest.approx(bound**2 / 3, rel=0.05)
+        assert float(layer.bias.var()) == pytest.approx(bound**2 / 3, rel=0.3)
+
+
+def test_fresh_takes_randomness_from_its_argument_alone() -> None:
+    before = torch.get_rng_state()
+    first = fresh(lambda: mlp((3, 8, 1), "relu"), seeded(1))
+    assert torch.equal(torch.get_rng_state(), before)
+    again, other = (fresh(lambda: mlp((3, 8, 1), "relu"), seeded(seed)) for seed in (1, 2))
+    assert torch.equal(first[0].weight, again[0].weight)
+    assert not torch.equal(first[0].weight, other[0].weight)
+    assert all(parameter.requires_grad for parameter in first.parameters())
+
+
+def test_erf_is_erf() -> None:
+    x = torch.linspace(-3, 3, 50)
+    assert torch.equal(Erf()(x), torch.erf(x))
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_activation_is_pointwise_and_not_linear(name: str) -> None:
+    activation, x = ACTIVATIONS[name](), torch.linspace(-2, 2, 9)
+    values = activation(x)
+    torch.testing.assert_close(activation(x.reshape(3, 3)).flatten(), values)
+    assert values.diff().diff().abs().max() > 0.05
+
+
+def test_waves_are_features_of_a_gaussian_kernel() -> None:
+    """At one scale w ~ N(0, s²/d I), E[cos(w·x + c) cos(w·x' + c)] = ½ exp(−s² ‖x − x'‖² / 2d)."""
+    scale, count = 0.7, 100_000
+    x = torch.randn(5, 2, generator=seeded(1))
+    waves = Waves(2, count, (scale, scale), seeded())(x)[:, 2:]
+    products = waves[:, None] * waves[None]
+    exact = 0.5 * torch.exp(-(scale**2) * torch.cdist(x, x).square() / 4)
+    error = products.std(-1) / math.sqrt(count)
+    assert ((products.mean(-1) - exact).abs() / error).max() < 5
+
+
+def test_wave_frequencies_spread_evenly_on_a_log_scale() -> None:
+    """w = s N(0, 1) with log s ~ U[log a, log b] has E[w²] = (b² − a²) / (2 log(b/a))."""
+    low, high = 0.5, 8.0
+    squared = Waves(1, 100_000, (low, high), seeded()).frequencies[0].double().square()
+    exact = (high**2 - low**2) / (2 * math.log(high / low))
+    error = float(squared.std()) / math.sqrt(100_000)
+    assert abs(float(squared.mean()) - exact) < 5 * error
+
+
+def test_waves_stand_beside_the_input() -> None:
+    module, size = gpn.MLPTrunk(fourier=6).features((2, 3), seeded())
+    x = torch.randn(4, 2, 3, generator=seeded(1))
+    assert size == 6 + 6
+    assert torch.equal(module(x)[:, :6], x.flatten(1))
+    assert list(module.parameters()) == [], "the waves are fixed, not trained"
+
+
+def test_plain_trunk_sees_the_input_itself() -> None:
+    module, size = gpn.MLPTrunk().features((2, 3), seeded())
+    x = torch.randn(4, 2, 3, generator=seeded(1))
+    assert size == 6
+    assert torch.equal(module(x), x.flatten(1))
+
+
+def test_own_trunk_is_copied_with_its_weights() -> None:
+    own = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5)).eval()
+    before = copy.deepcopy(own.state_dict())
+    module, size = gpn.ModuleTrunk(module=own).features((3,), seeded())
+    assert size == 5
+    assert module.training, "the copy is to be trained"
+    assert not own.training, "the original stays as it was"
+    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
+    with torch.no_grad():
+        module[0].weight.zero_()
+    assert torch.equal(own[0].weight, before["0.weight"])
+
+
+@pytest.mark.parametrize(
+    ("own", "came"), [(nn.Identity(), r"\(2, 3, 4\)"), (nn.Flatten(0), r"\(24,\)")]
+)
+def test_own_trunk_must_give_rows_of_features(own: nn.Module, came: str) -> None:
+    with pytest.raises(ValueError, match=rf"features of shape \(2, h\), got {came}; .*nn\.Flatten"):
+        gpn.ModuleTrunk(module=own).features((3, 4), seeded())
+
+
+def test_own_trunk_may_be_float64() -> None:
+    own = nn.Linear(3, 5).double()
+    assert gpn.ModuleTrunk(module=own).features((3,), seeded())[1] == 5
+
+
+@pytest.mark.parametrize(
+    ("widths", "message"),
+    [
+        ((), r"widths must name at least one hidden layer, got \(\)"),
+        ((0,), r"layer sizes must be positive numbers, got \(0,\)"),
+        ((8, -1), r"layer sizes must be positive numbers, got \(8, -1\)"),
+    ],
+)
+@pytest.mark.parametrize("trunk", [gpn.MLPTrunk, gpn.ConvTrunk])
+def test_widths_must_be_positive(
+    trunk: type[gpn.MLPTrunk | gpn.ConvTrunk], widths: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        trunk(widths=widths)
