@@ -10,6 +10,8 @@ PROBLEMS = ("six-points", "gap", "surface", "five-outputs")
 CLASSES = "three-classes"
 NAMES = {
     "gpn": "default",
+    "gpn-paper": "paper preset",
+    "gpn-paper-noise-1": "paper preset, code noise 1",
     "gpn-conditioned": "conditioned anchors",
     "gpn-no-target-noise": "no target noise",
     "gpn-concat": "spectral codes, concat generator",
@@ -17,8 +19,6 @@ NAMES = {
     "gpn-learnt-concat": "learnt codes, joint, concat",
     "gpn-mixture": "independent, mixture weights",
     "gpn-independent": "independent, equal weights",
-    "gpn-paper": "paper preset",
-    "gpn-paper-noise-1": "paper preset, code noise 1",
 }
 
 

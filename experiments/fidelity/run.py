@@ -9,6 +9,7 @@ import torch
 from experiments import results
 from experiments.fidelity.measure import class_row, regression_row
 from experiments.fidelity.problems import PROBLEMS
+from experiments.fidelity.report import NAMES
 from experiments.fidelity.truth import class_logits
 from experiments.fidelity.variants import variants
 
@@ -19,9 +20,9 @@ def run_all(problems: list[str], workers: int, threads: int) -> None:
     """Each (problem, variant) is one job; `threads` torch threads per job."""
     jobs = [
         (problem, variant)
+        for variant in NAMES
         for problem in problems
-        for variant in variants(PROBLEMS[problem]())
-        if not _path(problem, variant).exists()
+        if variant in variants(PROBLEMS[problem]()) and not _path(problem, variant).exists()
     ]
     start = {"initializer": torch.set_num_threads, "initargs": (threads,)}
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **start) as pool:

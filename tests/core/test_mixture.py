@@ -26,7 +26,7 @@ def test_the_share_of_labeled_like_rows_is_found(share: float) -> None:
     given = weigh(rows(300, 1, seed=0), torch.cat([near, far]))
     assert given.labeled_share == pytest.approx(share, abs=0.1)
     assert given.weights[:n_near].mean() < 0.25
-    assert given.weights[n_near:].min() > 0.9
+    assert given.weights[n_near:].mean() > 0.95
 
 
 def test_a_pool_without_strangers_is_anchored_little_and_one_of_strangers_fully() -> None:
@@ -39,7 +39,6 @@ def test_a_pool_without_strangers_is_anchored_little_and_one_of_strangers_fully(
         assert given.weights.max() <= 1.0
 
 
-@pytest.mark.xfail(strict=True, reason="the classifier memorises few labels: π → 0, all weights 1")
 def test_few_labels_of_many_features_are_recognised() -> None:
     near, far = rows(300, 20, seed=1), rows(300, 20, seed=2) + 4.0
     given = weigh(rows(300, 20, seed=0), torch.cat([near, far]))

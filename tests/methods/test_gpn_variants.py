@@ -135,13 +135,11 @@ def test_joint_anchors_need_a_kernel() -> None:
         fit(targets(6, 1), anchor="joint", noise_std=0.1, prior=WITHOUT_KERNEL)
 
 
-@pytest.mark.xfail(strict=True, reason="class numbers reach condition(), LinAlgError")
 def test_conditioned_anchors_need_targets() -> None:
     with pytest.raises((TypeError, ValueError), match="conditioned anchors"):
         fit(labels(12, 1), anchor="conditioned")
 
 
-@pytest.mark.xfail(strict=True, reason="auto picks joint anchors and is then refused for them")
 def test_auto_takes_pairing_into_account() -> None:
     assert gpn.GPNConfig(pairing="one").resolved(targets(6, 1)).anchor == "independent"
 
@@ -195,7 +193,6 @@ def test_what_is_given_is_not_searched(settings: dict[str, Any], searched: list[
     assert posterior.noise_std == settings.get("noise_std", posterior.noise_std)
 
 
-@pytest.mark.xfail(strict=True, reason="it is held out, and none is left: a NaN loss blamed on x")
 def test_one_label_is_enough_for_independent_anchors() -> None:
     posterior = fit(targets(1, 2), anchor="independent", pool_weights="equal")
     assert posterior.sample(rows(3, 2), 3, rng=0).isfinite().all()
@@ -226,12 +223,12 @@ def test_equal_weights_train_no_classifier() -> None:
     assert "pool_weights" not in report
 
 
-@pytest.mark.xfail(strict=True, reason="fresh pool rows have no weights: 'mixture' is ignored")
-def test_mixture_weights_are_never_ignored_in_silence() -> None:
-    posterior = fit(
-        targets(6, 2), anchor="independent", beta=0.1, codes="learnt", pool_weights="mixture"
-    )
-    assert "pool_weights" in posterior.report
+@pytest.mark.parametrize(
+    "settings", [{"anchor": "independent", "codes": "learnt"}, {"anchor": "joint"}]
+)
+def test_mixture_weights_are_never_ignored_in_silence(settings: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="mixture weights belong to independent anchors"):
+        gpn.GPNConfig(pool_weights="mixture", **settings)
 
 
 def test_target_noise_of_stored_anchors_widens_the_spread_at_the_labels(

@@ -84,18 +84,18 @@ class AffineGenerator(Generator):
         self.n_outputs = n_outputs
         self.blocks = blocks
         self.features, size = trunk.features(input_shape, rng)
-        n_columns = 1 + code_dim // blocks
-        sizes = (size, *trunk.widths, n_outputs * n_columns)
+        self.n_columns = 1 + code_dim // blocks
+        sizes = (size, *trunk.widths, n_outputs * self.n_columns)
         self.tail = fresh(lambda: mlp(sizes, trunk.activation), rng)
 
     def columns(self, x: Inputs) -> Columns:
         """b(x) and then A(x), column by column, from one pass through the trunk."""
         flat = self.tail(self.features(x))
-        return flat.reshape(len(x), self.n_outputs, -1).permute(2, 0, 1)
+        return flat.reshape(len(x), self.n_outputs, self.n_columns).permute(2, 0, 1)
 
     def combine(self, columns: Columns, codes: Codes) -> Functions:
         """b + A z for every code, from columns already computed."""
-        parts = codes.reshape(len(codes), self.blocks, -1).movedim(1, 0)
+        parts = codes.reshape(len(codes), self.blocks, self.n_columns - 1).movedim(1, 0)
         slopes = columns[1:].permute(2, 0, 1)
         return columns[0] + (parts @ slopes).permute(1, 2, 0)
 
@@ -104,7 +104,7 @@ class AffineGenerator(Generator):
 
     def paired(self, x: Inputs, codes: Float[Tensor, "n q"]) -> Outputs:
         columns = self.columns(x)
-        parts = codes.reshape(len(codes), self.blocks, -1)
+        parts = codes.reshape(len(codes), self.blocks, self.n_columns - 1)
         parts = parts.expand(-1, self.n_outputs, -1)
         return columns[0] + torch.einsum("cno,noc->no", columns[1:], parts)
 

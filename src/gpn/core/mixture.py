@@ -2,13 +2,15 @@
 
 A pool is often a mixture π p_labeled + (1 − π) p_other. A classifier of labeled against pool rows
 estimates the density ratio r = p_labeled / p_pool, which is 1/π wherever only labeled-like rows
-live; a pool row then is labeled-like with probability π r, and its weight is 1 − π r.
+live; a pool row then is labeled-like with probability π r, and its weight is 1 − π r. Two
+classifiers learn from one half of all rows each and judge the other half, so that rows learnt by
+heart do no harm.
 """
 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -36,13 +38,24 @@ def mixture_weights(
     rng: torch.Generator,
     report: Report,
 ) -> MixtureWeights:
-    """Train the classifier and turn its density ratios into weights; `rng` is a CPU generator."""
-    network = AffineGenerator(trunk, tuple(x_obs.shape[1:]), 1, 0, rng).to(x_obs)
-    _train_ratio(network, x_obs, x_pool, config, as_generator(rng, x_obs.device), report)
-    log_ratio_obs, log_ratio_pool = _log_ratio(network, x_obs), _log_ratio(network, x_pool)
-    share = float((-log_ratio_obs.median()).exp().clamp(max=1.0))
-    labeled_like = (share * log_ratio_pool.exp()).clamp(0.0, 1.0)
-    return MixtureWeights((1 - labeled_like).clamp_min(FLOOR), share)
+    """Cross-fit the classifier and turn its density ratios into weights; `rng` is on the CPU."""
+    halves_obs, halves_pool = _halves(x_obs, rng), _halves(x_pool, rng)
+    labeled_like = torch.empty(len(x_pool), device=x_pool.device, dtype=x_pool.dtype)
+    for learn, judge in ((0, 1), (1, 0)):
+        network = AffineGenerator(trunk, tuple(x_obs.shape[1:]), 1, 0, rng).to(x_obs)
+        rows = x_obs[halves_obs[learn]], x_pool[halves_pool[learn]]
+        _train_ratio(network, *rows, config, as_generator(rng, x_obs.device), report)
+        level = _log_ratio(network, x_obs[halves_obs[judge]]).median()
+        log_ratio = _log_ratio(network, x_pool[halves_pool[judge]])
+        labeled_like[halves_pool[judge]] = (log_ratio - level).exp().clamp(max=1.0)
+    return MixtureWeights((1 - labeled_like).clamp_min(FLOOR), float(labeled_like.mean()))
+
+
+def _halves(rows: Inputs, rng: torch.Generator) -> tuple[Int[Tensor, "a"], Int[Tensor, "b"]]:
+    """The numbers of two random halves; of a single row, that row twice."""
+    order = torch.randperm(len(rows), generator=rng).to(rows.device)
+    middle = len(order) // 2
+    return (order[:middle], order[middle:]) if middle else (order, order)
 
 
 def _train_ratio(

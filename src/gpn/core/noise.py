@@ -13,10 +13,12 @@ def evidence_noise_std(
     """σ_ε that maximises the marginal likelihood log N(y; 0, K + σ_ε² I), on a log grid.
 
     K = U diag(values) Uᵀ enters through its eigenvalues and Uᵀy (`rotated`); `rest` is the squared
-    norm of y outside U's span, per output.
+    norm of y outside U's span, per output. The grid ends at a thousandth of the labels' size (of a
+    hundredth of the prior's, where labels are smaller still).
     """
     total = float(rotated.square().sum()) + rest * rotated.shape[1]
-    scale = math.sqrt(max(total / (n_labels * rotated.shape[1]), 1e-30))
+    least = 1e-4 * float(factor_values.sum()) / n_labels
+    scale = math.sqrt(max(total / (n_labels * rotated.shape[1]), least, 1e-30))
     grid = scale * torch.logspace(-3, 0.5, 200, dtype=torch.float64)
     variances = factor_values.clamp_min(0.0)[None, :] + grid.square()[:, None]
     fit = (rotated.square().sum(1)[None, :] / variances).sum(1)

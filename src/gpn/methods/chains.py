@@ -145,18 +145,23 @@ class Chains:
         self, state: Weights, momentum: Weights, size: float, n_steps: int
     ) -> tuple[Weights, Weights]:
         """Kicks by −∇U, and between them the prior's exact flow: a rotation of (v, momentum)."""
-        slope = torch.func.grad(lambda v: self.potential(v).sum())
         cosine, sine = math.cos(size), math.sin(size)
-        kick = 0.5 * size * slope(state)
+        kick = 0.5 * size * self._slope(state)
         for _ in range(n_steps):
             momentum = momentum - kick
             state, momentum = (
                 cosine * state + sine * momentum,
                 cosine * momentum - sine * state,
             )
-            kick = 0.5 * size * slope(state)
+            kick = 0.5 * size * self._slope(state)
             momentum = momentum - kick
         return state, momentum
+
+    @torch.enable_grad()
+    def _slope(self, state: Weights) -> Weights:
+        """∇U, every chain at once."""
+        leaf = state.detach().requires_grad_()
+        return torch.autograd.grad(self.potential(leaf).sum(), leaf)[0]
 
     def _accept(self, log_ratio: PerChain) -> tuple[Bool[Tensor, "c"], Float[Tensor, ""]]:
         """Each chain's decision, and the mean acceptance probability; divergence is refused."""

@@ -12,6 +12,7 @@ wide network or many random waves, is corrected by K_xo (K_oo + σ_ε² I)⁻¹ 
 η ~ N(0, σ_ε²).
 """
 
+import itertools
 import math
 import os
 import warnings
@@ -120,10 +121,10 @@ def _fit_rbf(config: GPConfig, x: Inputs, y: Outputs) -> dict[str, float]:
     rows, targets = x.flatten(1).cpu(), y.cpu()
     size, far = float(targets.square().mean().sqrt()) or 1.0, _typical_distance(rows)
     searches = []
-    for start in (1.0, 0.3, 0.1):  # from far alone, all of y may be taken for noise
+    for shrink, noise in itertools.product((1.0, 0.3), (0.1, 0.5)):  # the evidence has many hills
         kernel = ConstantKernel(*_around(output_scale, size, power=2)) * Waves(
-            *_around(length_scale, start * far)
-        ) + WhiteKernel(*_around(noise_std, 0.1 * size, power=2))
+            *_around(length_scale, shrink * far)
+        ) + WhiteKernel(*_around(noise_std, noise * size, power=2))
         searches.append(GaussianProcessRegressor(kernel, alpha=1e-10))
     with warnings.catch_warnings():
         # a hyper-parameter at the end of its range is an answer, not a failure

@@ -90,6 +90,13 @@ class GPNConfig(Config):
             raise ValueError(
                 "joint anchors compare whole functions and need pairing='every', got 'one'."
             )
+        if self.pool_weights == "mixture" and (
+            self.codes == "learnt" or self.anchor in ("joint", "conditioned")
+        ):
+            raise ValueError(
+                "mixture weights belong to independent anchors with spectral codes, got "
+                f"anchor={self.anchor!r} and codes={self.codes!r}; use pool_weights='equal'."
+            )
         if self.anchor == "conditioned" and (self.codes, self.generator) != ("spectral", "affine"):
             raise ValueError(
                 "conditioned anchors need codes='spectral' and generator='affine', got "
@@ -119,7 +126,13 @@ class GPNConfig(Config):
     def resolved(self, task: Task) -> "GPNConfig":
         """This configuration with everything but β and the noise chosen for `task`."""
         anchor = self._anchor(task) if self.anchor == "auto" else self.anchor
-        weights = "mixture" if anchor == "independent" else "equal"
+        if anchor == "conditioned" and task.is_classification:
+            raise ValueError(
+                "conditioned anchors need a regression task, got integer y (classes); "
+                "use anchor='joint' or anchor='independent'."
+            )
+        mixed = anchor == "independent" and self.codes == "spectral"
+        weights = "mixture" if mixed else "equal"
         noisy = anchor != "independent" if self.target_noise is None else self.target_noise
         return self.replace(
             anchor=anchor,
@@ -131,7 +144,7 @@ class GPNConfig(Config):
 
     def _anchor(self, task: Task) -> str:
         small = len(task.input_shape) == 1 and task.input_shape[0] <= JOINT_DIMENSIONS
-        if not small or not self.prior.has_kernel:
+        if not small or not self.prior.has_kernel or self.pairing == "one":
             return "independent"
         if len(task.x_obs) <= JOINT_LABELS:
             return "joint"

@@ -193,7 +193,7 @@ def _weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R"] |
         setting.task.x_obs,
         reference,
         setting.trunk,
-        setting.train.replace(steps=max(200, setting.train.steps // 4), weight_decay=0.05),
+        setting.train.replace(steps=max(200, setting.train.steps // 6), weight_decay=0.05),
         setting.seeds,
         setting.report,
     )

@@ -13,6 +13,8 @@ from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.posterior import GPNPosterior
 
 BETAS = (0.03, 0.1, 0.3, 1.0)
+USUAL_BETA = 0.1
+FEWEST_LABELS = 10
 HELD_OUT = 0.15
 Fit = Callable[[GPNConfig, Task, torch.Generator, Report, dict[str, Any]], GPNPosterior]
 
@@ -34,8 +36,11 @@ def chosen_beta(
     """The largest β whose held-out log score is within one standard error of the best.
 
     Among settings that predict equally well in distribution, more pull to the prior means more
-    caution elsewhere. A given β is kept, and only the noise is learnt.
+    caution elsewhere. A given β is kept, and only the noise is learnt. With fewer than ten labels
+    there is nothing to hold out: β is 0.1, and noise that was not given stays unknown.
     """
+    if len(task.x_obs) < FEWEST_LABELS:
+        return config.replace(beta=config.beta or USUAL_BETA), {}
     betas = BETAS if config.beta is None else (config.beta,)
     kept, held_out = _split(len(task.x_obs), seeds)
     part, rest = (
