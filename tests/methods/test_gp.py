@@ -122,7 +122,6 @@ def test_intervals_are_gaussian(posterior: GPPosterior) -> None:
     assert ((high - (mean + 1.96 * std)).abs() < error + 0.1 * std).all()
 
 
-@pytest.mark.xfail(strict=True, reason="intervals are quantiles of network draws, not closed form")
 def test_intervals_are_exactly_gaussian(posterior: GPPosterior) -> None:
     """μ ± z √(Σ_xx + σ_ε²), the noise where it is asked for, whatever number of draws."""
     mean, z = posterior.mean(X), NormalDist().inv_cdf(0.95)
@@ -156,12 +155,10 @@ def test_rows_of_another_shape_are_refused(posterior: GPPosterior) -> None:
             call(torch.zeros(3, 2))
 
 
-@pytest.mark.xfail(strict=True, reason="GPPosterior.sample keeps the graph; Posterior.sample not")
 def test_samples_carry_no_graph(posterior: GPPosterior) -> None:
     assert not posterior.sample(X.clone().requires_grad_(), 3, rng=0).requires_grad
 
 
-@pytest.mark.xfail(strict=True, reason="GPPosterior.sample does not check n; Posterior.sample does")
 def test_some_draws_are_needed(posterior: GPPosterior) -> None:
     with pytest.raises(ValueError, match="at least 1, got 0"):
         posterior.sample(X, 0)

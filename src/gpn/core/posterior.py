@@ -49,7 +49,7 @@ class Posterior(ABC):
 
     def sample(self, x: Any, n: int = 100, rng: Rng = None) -> Draws:
         """`n` functions at the rows of `x`."""
-        rows, batch = self._rows(x), self.functions(_positive(n), as_generator(rng, self.device))
+        rows, batch = self._rows(x), self.functions(positive(n), as_generator(rng, self.device))
         with torch.no_grad():
             return torch.cat([batch(part) for part in self._split(rows, n)], dim=1)
 
@@ -91,7 +91,7 @@ class Posterior(ABC):
         """
         tails, generator = self._tails(level), as_generator(rng, self.device)
         noise_std = self._noise_variance(observation_noise=observation_noise) ** 0.5
-        rows, batch = self._rows(x), self.functions(_positive(n), generator)
+        rows, batch = self._rows(x), self.functions(positive(n), generator)
 
         def ends(part: Inputs) -> Float[Tensor, "2 n o"]:
             draws = batch(part)
@@ -151,7 +151,7 @@ class Posterior(ABC):
     def _batches(self, n: int, rng: Rng) -> Iterator[tuple[int, FunctionBatch]]:
         """`n` functions in batches of at most a hundred."""
         generator = as_generator(rng, self.device)
-        for start in range(0, _positive(n), 100):
+        for start in range(0, positive(n), 100):
             count = min(100, n - start)
             yield count, self.functions(count, generator)
 
@@ -216,7 +216,7 @@ def _sums(draws: Draws) -> Float[Tensor, "2 n o"]:
     return torch.stack([mean, (wide - mean).square().sum(0)])
 
 
-def _positive(n: int) -> int:
+def positive(n: int) -> int:
     if n < 1:
         raise ValueError(f"the number of draws must be at least 1, got {n}.")
     return n

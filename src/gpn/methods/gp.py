@@ -25,13 +25,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gpn.core.config import Config, require_one_of, require_positive
-from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.gaussian import GaussianPosterior
+from gpn.core.noise import evidence_noise_std
+from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, positive
 from gpn.core.prior import MLPPrior
 from gpn.core.task import Signature, Task
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 
 Square = Float[Tensor, "n n"]
-NOISE_BOUNDS = (1e-3, 10.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,21 +94,9 @@ def _rbf_settings(config: GPConfig) -> tuple[float | None, float | None, float |
 
 
 def _fit_noise(gram: Square, y: Outputs) -> float:
-    """argmax over σ of log N(y; 0, K + σ² I), by its eigenvalues and a search over log σ."""
-    from scipy.optimize import minimize_scalar
-
+    """argmax over σ of log N(y; 0, K + σ² I), by the eigenvalues of K."""
     values, vectors = torch.linalg.eigh(gram)
-    energy, n_outputs = (vectors.T @ y).square().sum(1), y.shape[1]
-
-    def negative_log_evidence(log_std: float) -> float:
-        spread = values.clamp_min(0.0) + math.exp(2 * log_std)
-        return float((energy / spread + n_outputs * spread.log()).sum())
-
-    low, high = (math.log(end) for end in NOISE_BOUNDS)
-    grid = torch.linspace(low, high, 41).tolist()
-    best = min(grid, key=negative_log_evidence)
-    near = (best - (grid[1] - grid[0]), best + (grid[1] - grid[0]))
-    return math.exp(minimize_scalar(negative_log_evidence, bounds=near, method="bounded").x)
+    return evidence_noise_std(values, vectors.T @ y, 0.0, len(y))
 
 
 def _fit_rbf(config: GPConfig, x: Inputs, y: Outputs) -> dict[str, float]:
@@ -229,7 +218,7 @@ def _kernel(config: GPConfig) -> Kernel:
     return RBF(config.output_scale or 1.0, config.length_scale or 1.0, config.path_width)
 
 
-class GPPosterior(Posterior):
+class GPPosterior(GaussianPosterior):
     """The closed-form posterior; its moments are exact, whatever number of draws is asked for.
 
     `config` holds the learnt values where the fit was given None.
@@ -257,12 +246,13 @@ class GPPosterior(Posterior):
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
         return self._matrix(self._rows(x)).expand(self.n_outputs, -1, -1)
 
+    @torch.no_grad()
     def sample(self, x: Any, n: int = 100, rng: Rng = None) -> Draws:
         """Exact joint draws at the rows of `x`, by a Cholesky factor of their covariance."""
         rows, generator = self._rows(x), as_generator(rng, self.device)
         matrix = self._matrix(rows)
         matrix.diagonal().add_(self.config.jitter * float(matrix.diagonal().max()))
-        noise = normal((n, len(rows), self.n_outputs), generator, rows)
+        noise = normal((positive(n), len(rows), self.n_outputs), generator, rows)
         return self.mean(rows) + torch.linalg.cholesky(matrix) @ noise
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:

@@ -168,5 +168,7 @@ def _train(task: Task, anchor: str) -> TrainConfig:
     """Enough steps for an exact fit of few labels, or thirty epochs of many."""
     if anchor == "independent":
         return TrainConfig(steps=max(2000, 30 * len(task.x_obs) // 256), learning_rate=2e-3)
+    if task.is_classification:
+        return TrainConfig(steps=1000, pool_batch=64, learning_rate=5e-3)
     pool_batch = 64 if task.input_shape == (1,) else 128
     return TrainConfig(steps=2000, pool_batch=pool_batch, learning_rate=5e-3)

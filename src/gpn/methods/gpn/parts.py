@@ -29,6 +29,7 @@ from gpn.methods.gpn.posterior import build_generator
 MOST_JOINT_LABELS = 2000
 MOST_STORED_ROWS = 200_000
 ENOUGH_KEPT = 0.99999
+ENOUGH_KEPT_CLASSES = 0.998
 LOW_KEPT = 0.5
 
 
@@ -206,7 +207,8 @@ def _axes(setting: Setting, reference: Inputs, most: int) -> tuple[Any, int]:
     """Spectral axes on landmarks from the pool: as many as hold nearly all variance, at most."""
     config, task = setting.config, setting.task
     landmarks = reference[: config.reference_rows]
-    axes = spectral_axes(config.prior, landmarks, task.n_outputs, most, ENOUGH_KEPT, setting.seeds)
+    enough = ENOUGH_KEPT_CLASSES if task.is_classification else ENOUGH_KEPT
+    axes = spectral_axes(config.prior, landmarks, task.n_outputs, most, enough, setting.seeds)
     setting.story["prior_variance_kept"] = axes.kept
     if axes.kept < LOW_KEPT:
         warnings.warn(

@@ -1,13 +1,13 @@
 """What a fitted GPN is: functions x → g(x, z), z ~ N(0, I)."""
 
 from functools import partial
-from statistics import NormalDist
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gpn.core.gaussian import GaussianPosterior
 from gpn.core.generator import AffineGenerator, Columns, ConcatGenerator, Generator
 from gpn.core.networks import MLPTrunk, Trunk
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
@@ -82,7 +82,7 @@ class ConcatPosterior(GPNPosterior):
     """Of the paper's generator: moments are taken over draws."""
 
 
-class AffinePosterior(GPNPosterior):
+class AffinePosterior(GaussianPosterior, GPNPosterior):
     """Of an affine generator: a Gaussian with mean b(x) and covariance A(x) A(x')ᵀ, exactly.
 
     Moments need one pass through the trunk; the number of draws asked for plays no part.
@@ -100,21 +100,6 @@ class AffinePosterior(GPNPosterior):
         slopes = torch.cat([columns[1:] for columns in self._columns(x)], dim=1)
         by_output = slopes.permute(2, 1, 0)
         return by_output @ by_output.mT
-
-    def interval(
-        self,
-        x: Any,
-        level: float = 0.95,
-        n: int = MOMENT_DRAWS,
-        rng: Rng = 0,
-        *,
-        observation_noise: bool = False,
-    ) -> tuple[Outputs, Outputs]:
-        low, high = self._tails(level)
-        variance = self.variance(x) + self._noise_variance(observation_noise=observation_noise)
-        mean, std = self.mean(x), variance.sqrt()
-        ends = NormalDist().inv_cdf(low), NormalDist().inv_cdf(high)
-        return mean + ends[0] * std, mean + ends[1] * std
 
     @torch.no_grad()
     def _columns(self, x: Any) -> list[Columns]:
