@@ -14,6 +14,11 @@ from gpn import GPNConfig
 COUNTS = (100, 1_000, 10_000)
 NOISE_STD = 0.1
 JOINT_UP_TO = 1_000
+NAMES = {
+    "joint": "joint",
+    "conditioned": "conditioned",
+    "mixture": "independent, mixture weights",
+}
 KEYS = ("w2", "joint_w2", "covariance_error", "band_coverage")
 
 
@@ -64,3 +69,26 @@ def _write(name: str, config: GPNConfig, rows: list[dict[str, float]]) -> None:
     merged = {key: value for part in by_count for key, value in part.items()}
     seconds = {"fit": sum(row["seconds"] for row in rows) / len(rows)}
     results.write("fidelity/reach", name, config, [0], [merged], seconds)
+
+
+def table() -> str:
+    """Markdown, from the result files: W2 (covariance error), seconds."""
+    heads = ["labels", *NAMES.values(), "exact GP"]
+    lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
+    for count in COUNTS:
+        cells = [_cell(name, count) for name in NAMES]
+        exact = _metrics("conditioned")[f"exact_gp_seconds_{count}"]["mean"]
+        lines.append(" | ".join([f"{count:,}", *cells, f"{exact:.1f} s"]))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _metrics(name: str) -> dict[str, dict[str, float]]:
+    return results.read("fidelity/reach", name)["metrics"]
+
+
+def _cell(name: str, count: int) -> str:
+    metrics = _metrics(name)
+    if f"w2_{count}" not in metrics:
+        return "too many"
+    value = {key: metrics[f"{key}_{count}"]["mean"] for key in (*KEYS, "seconds")}
+    return f"{value['w2']:.4f} ({value['covariance_error']:.0%}), {value['seconds']:.0f} s"

@@ -11,14 +11,12 @@ CLASSES = "three-classes"
 NAMES = {
     "gpn": "default",
     "gpn-paper": "paper preset",
-    "gpn-paper-noise-1": "paper preset, code noise 1",
     "gpn-conditioned": "conditioned anchors",
     "gpn-no-target-noise": "no target noise",
-    "gpn-concat": "spectral codes, concat generator",
-    "gpn-learnt-affine": "learnt codes, joint, affine",
-    "gpn-learnt-concat": "learnt codes, joint, concat",
-    "gpn-mixture": "independent, mixture weights",
-    "gpn-independent": "independent, equal weights",
+    "gpn-independent": "independent anchors, equal weights",
+    "gpn-mixture": "independent anchors, mixture weights",
+    "gpn-learnt": "learnt codes, joint anchors",
+    "gpn-concat": "concat generator, joint anchors",
 }
 
 

@@ -7,8 +7,8 @@ from gpn import GPNConfig, MLPTrunk, TrainConfig
 
 SMALL = MLPTrunk(widths=(128, 128), activation="relu")
 PAPER_TRAIN = TrainConfig(steps=1500, pool_batch=32)
-STORED_TRAIN = TrainConfig(steps=1000, pool_batch=32, learning_rate=3e-3)
-INDEPENDENT_TRAIN = TrainConfig(steps=2000, pool_batch=64, learning_rate=3e-3)
+STORED_TRAIN = TrainConfig(steps=800, pool_batch=32, learning_rate=3e-3)
+INDEPENDENT_TRAIN = TrainConfig(steps=1500, pool_batch=64, learning_rate=3e-3)
 
 
 def _default(**changes: Any) -> GPNConfig:
@@ -31,12 +31,8 @@ def variants(problem: Problem) -> dict[str, GPNConfig]:
         "gpn-independent": _default(**alone, pool_weights="equal"),
         "gpn-mixture": _default(**alone, pool_weights="mixture"),
         "gpn-concat": _default(**noise, generator="concat", n_anchors=32, train=STORED_TRAIN),
-        "gpn-learnt-affine": _default(**learnt, anchor="joint", target_noise=True),
-        "gpn-learnt-concat": _default(
-            **learnt, anchor="joint", target_noise=True, generator="concat"
-        ),
+        "gpn-learnt": _default(**learnt, anchor="joint", target_noise=True),
         "gpn-paper": _paper(),
-        "gpn-paper-noise-1": _paper(code_noise=1.0),
     }
     if problem.noise_std is None:
         del every["gpn-conditioned"]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import gpn
 from gpn.methods.dkl import DKL, DKLConfig, DKLPosterior
-from gpn.methods.grid import DeepProcess, GridProcess, Natural, interpolation
+from gpn.methods.parts.grid import DeepProcess, GridProcess, Natural, interpolation
 
 QUICK = DKLConfig(grid_size=8, trunk=gpn.MLPTrunk(widths=(16, 16)), train=gpn.TrainConfig(steps=40))
 GRID = torch.linspace(-2, 2, 9)[:, None]

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 import gpn
 from gpn.core.types import as_generator
-from gpn.methods.anchors import ParameterPrior
 from gpn.methods.ensemble import Ensemble, EnsembleConfig, EnsemblePosterior
-from gpn.methods.members import Members
+from gpn.methods.parts.anchors import ParameterPrior
+from gpn.methods.parts.members import Members
 
 TRAIN = gpn.TrainConfig(steps=60, pool_batch=16, device="cpu")
 TRUNK = gpn.MLPTrunk(widths=(16, 16), activation="relu")

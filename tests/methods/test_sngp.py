@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import gpn
 from gpn.core.types import as_generator
+from gpn.methods.parts.spectral import SpectralBound, bound_layers, unbind_layers
 from gpn.methods.sngp import (
     SNGP,
     ResidualTrunk,
@@ -16,7 +17,6 @@ from gpn.methods.sngp import (
     SNGPPosterior,
     regression_head,
 )
-from gpn.methods.spectral import SpectralBound, bound_layers, unbind_layers
 
 TRUNK = gpn.MLPTrunk(widths=(32, 32))
 QUICK = SNGPConfig(n_features=64, trunk=TRUNK, train=gpn.TrainConfig(steps=60, weight_decay=1e-2))

@@ -69,6 +69,15 @@ class Task:
         moved.pool = None if self.pool is None else self.pool.to(device, dtype)
         return moved
 
+    def required_pool(self, who: str) -> Pool:
+        """The pool, or an error that says that `who` cannot do without one."""
+        if self.pool is None:
+            raise ValueError(
+                f"{who} must have a pool of unlabeled inputs, got pool=None; pass "
+                "Task(x, y, pool=...) with unlabeled rows, or gpn.box(low, high) to make some up."
+            )
+        return self.pool
+
     def labels(self, rows: Tensor) -> "Task":
         """The task with the labels of `rows` (indices) only, and the same pool."""
         part = copy.copy(self)

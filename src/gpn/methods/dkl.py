@@ -29,7 +29,14 @@ from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
 from gpn.core.train import LabelBatches, TrainConfig, train
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
-from gpn.methods.grid import ROWS_AT_ONCE, DeepProcess, GridProcess, Natural, interpolation, seeded
+from gpn.methods.parts.grid import (
+    ROWS_AT_ONCE,
+    DeepProcess,
+    GridProcess,
+    Natural,
+    interpolation,
+    seeded,
+)
 from gpn.progress import progress_bar
 
 

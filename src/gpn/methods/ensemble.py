@@ -28,14 +28,13 @@ from gpn.core.config import Config, require_one_of, require_positive
 from gpn.core.losses import anchor_gap
 from gpn.core.networks import MLPTrunk, Trunk
 from gpn.core.objective import data_loss
-from gpn.core.pool import Pool
 from gpn.core.posterior import FunctionBatch, Posterior
 from gpn.core.prior import MLPPrior, Prior, PriorSpec
 from gpn.core.task import Signature, Task
 from gpn.core.train import History, LabelBatches, Terms, TrainConfig, train
 from gpn.core.types import Rng, as_generator
-from gpn.methods.anchors import ParameterPrior, Variances
-from gpn.methods.members import Members
+from gpn.methods.parts.anchors import ParameterPrior, Variances
+from gpn.methods.parts.members import Members
 from gpn.progress import progress_bar
 
 DEFAULT_BETA = {"parameters": 1.0, "outputs": 0.1, "none": 0.0}
@@ -207,7 +206,7 @@ def _output_terms(
     config: EnsembleConfig, members: Members, task: Task, seeds: torch.Generator
 ) -> Callable[[], Terms]:
     """data + β ‖f_j(x') − f(x'; θ_j)‖², with labels and pool in one forward pass."""
-    pool, prior = _pool(task), _prior(config, task, seeds)
+    pool, prior = task.required_pool("an output-regularised ensemble"), _prior(config, task, seeds)
     rng = as_generator(seeds, task.x_obs.device)
     labels = _labels(config, task, rng)
 
@@ -230,12 +229,3 @@ def _labels(config: EnsembleConfig, task: Task, rng: torch.Generator) -> LabelBa
 def _prior(config: EnsembleConfig, task: Task, seeds: torch.Generator) -> Prior:
     prior = config.prior.sample(task.input_shape, task.n_outputs, config.n_members, seeds)
     return prior.to(task.x_obs.device, task.x_obs.dtype)
-
-
-def _pool(task: Task) -> Pool:
-    if task.pool is None:
-        raise ValueError(
-            "an output-regularised ensemble must have a pool of unlabeled inputs, got pool=None; "
-            "pass Task(x, y, pool=...), or take regularise='parameters'."
-        )
-    return task.pool

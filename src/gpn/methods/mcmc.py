@@ -32,7 +32,7 @@ from gpn.core.task import Signature, Task
 from gpn.core.train import DTYPES
 from gpn.core.types import Draws, Inputs, Rng, as_generator, normal
 from gpn.diagnostics import effective_sample_size, split_rhat
-from gpn.methods.chains import Chains, Walk, WhiteNetwork
+from gpn.methods.parts.chains import Chains, Walk, WhiteNetwork
 from gpn.progress import progress_bar
 
 

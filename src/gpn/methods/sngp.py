@@ -38,7 +38,7 @@ from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
 from gpn.core.train import LabelBatches, Terms, TrainConfig, train
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
-from gpn.methods.spectral import bound_layers, unbind_layers
+from gpn.methods.parts.spectral import bound_layers, unbind_layers
 from gpn.progress import progress_bar
 
 ROWS_AT_ONCE = 1024

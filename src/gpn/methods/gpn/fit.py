@@ -6,7 +6,6 @@ import torch
 
 from gpn.core.networks import MLPTrunk
 from gpn.core.noise import learnt_noise_std
-from gpn.core.pool import Pool
 from gpn.core.spectral import spectral_axes
 from gpn.core.task import Task
 from gpn.core.train import Report, Terms, TrainConfig, train
@@ -44,7 +43,9 @@ def fit_resolved(
 ) -> GPNPosterior:
     """Train the variant that `config` fully names, on a task already on its device."""
     train_config, trunk = config.train or TrainConfig(), config.trunk or MLPTrunk()
-    setting = Setting(config, trunk, train_config, task, _pool(task), seeds, report, story)
+    setting = Setting(
+        config, trunk, train_config, task, task.required_pool("a GPN"), seeds, report, story
+    )
     parts = assemble(setting)
     rng = as_generator(seeds, setting.device)
 
@@ -73,12 +74,3 @@ def _evidence(config: GPNConfig, task: Task) -> float:
     rows = task.x_obs[:2000]
     axes = spectral_axes(config.prior, rows, task.n_outputs, len(rows), 1.0, as_generator(0))
     return learnt_noise_std(axes(rows), task.y_obs[:2000])
-
-
-def _pool(task: Task) -> Pool:
-    if task.pool is None:
-        raise ValueError(
-            "a GPN must have a pool of unlabeled inputs, got pool=None; pass Task(x, y, pool=...) "
-            "with unlabeled rows, or gpn.box(low, high) to make some up."
-        )
-    return task.pool

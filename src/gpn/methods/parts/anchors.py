@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpn.core.types import normal
-from gpn.methods.members import Members
+from gpn.methods.parts.members import Members
 
 Variances = float | tuple[float, ...]
 

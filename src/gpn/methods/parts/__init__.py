@@ -1,0 +1,1 @@
+"""What some methods are made of: member networks, weight priors, bounded layers, grids, chains."""

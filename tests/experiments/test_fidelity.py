@@ -1,0 +1,61 @@
+"""The fidelity benchmark: its measures on the truth itself, and its committed files."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments import results
+from experiments.fidelity import reach, report
+from experiments.fidelity.measure import against_gp
+from experiments.fidelity.problems import PROBLEMS
+from experiments.fidelity.truth import class_logits, exact_posterior
+from experiments.fidelity.variants import variants
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "three-classes"])
+def test_the_truth_is_at_no_distance_from_itself(name: str) -> None:
+    problem = PROBLEMS[name]()
+    truth = exact_posterior(problem)
+    measured = against_gp(truth, problem, truth)
+    for key in ("w2", "covariance_error"):
+        assert measured[key] < 1e-9
+    assert measured["joint_w2"] < 1e-3
+    assert measured["band_coverage"] == pytest.approx(0.95, abs=1e-6)
+    assert measured["w2_draws"] == pytest.approx(measured["w2_exact_draws"])
+    assert measured["data_variance_ratio_min"] == pytest.approx(1.0)
+
+
+def test_class_chains_mix_and_respect_the_labels() -> None:
+    problem = PROBLEMS["three-classes"]()
+    near = problem.task.x_obs.mean(0, keepdim=True).repeat(1, 1)
+    small = type(problem)(problem.task, torch.cat([problem.task.x_obs, near]), None)
+    logits, mixing = class_logits(small, chains=16, steps=100, warm_up=100)
+    assert mixing["rhat"] < 1.1
+    probabilities = logits.softmax(-1).mean(0)[:30]
+    right = probabilities.argmax(-1) == problem.task.y_obs
+    assert float(right.double().mean()) > 0.8
+
+
+def test_every_variant_of_the_table_can_be_built() -> None:
+    for make in PROBLEMS.values():
+        assert set(variants(make())) <= set(report.NAMES)
+
+
+def test_the_readme_shows_the_tables_that_the_files_give() -> None:
+    assert report.table() in README
+    assert reach.table() in README
+
+
+def test_result_files_say_how_they_were_made() -> None:
+    files = sorted((results.RESULTS / "fidelity").rglob("*.json"))
+    assert files
+    for file in files:
+        content = json.loads(file.read_text())
+        assert {"task", "method", "config", "seeds", "device", "versions", "seconds"} <= set(
+            content
+        )
+        assert all({"mean", "std", "n"} == set(value) for value in content["metrics"].values())
