@@ -13,7 +13,7 @@ from gpytorch.variational import (
     NaturalVariationalDistribution,
 )
 from jaxtyping import Float
-from linear_operator.operators import DiagLinearOperator  # type: ignore[import-untyped]
+from linear_operator.operators import DiagLinearOperator
 from torch import Tensor, nn
 
 from gpn.core.task import Signature, Task
