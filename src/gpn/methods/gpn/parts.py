@@ -228,7 +228,7 @@ def _reference(setting: Setting) -> Inputs:
     if isinstance(pool, TensorPool):
         order = torch.randperm(len(pool), generator=rng, device=rng.device)
         return pool.rows[order[:most]]
-    return pool.draw(most if few else 20 * config.reference_rows, rng)
+    return pool.draw(most if few else 4 * config.reference_rows, rng)
 
 
 def _noise_std(setting: Setting) -> float:
