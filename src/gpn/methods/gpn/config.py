@@ -11,7 +11,9 @@ from gpn.core.prior import MLPPrior, PriorSpec
 from gpn.core.task import Task
 from gpn.core.train import TrainConfig
 
-JOINT_LABELS = 300
+# Beyond as many labels as there are noise axes, conditioned anchors come closer (fidelity/reach).
+JOINT_LABELS = 64
+JOINT_CLASS_LABELS = 300
 JOINT_DIMENSIONS = 10
 
 
@@ -146,7 +148,7 @@ class GPNConfig(Config):
         small = len(task.input_shape) == 1 and task.input_shape[0] <= JOINT_DIMENSIONS
         if not small or not self.prior.has_kernel or self.pairing == "one":
             return "independent"
-        if len(task.x_obs) <= JOINT_LABELS:
+        if len(task.x_obs) <= (JOINT_CLASS_LABELS if task.is_classification else JOINT_LABELS):
             return "joint"
         conditioned = not task.is_classification and self.generator == "affine"
         return "conditioned" if conditioned and self.codes == "spectral" else "independent"
