@@ -20,7 +20,7 @@ from gpn.metrics import (
 )
 
 DRAWS = 1000
-REPEATS = 20
+REPEATS = 100
 
 
 def timed_fit(config: GPNConfig, problem: Problem, seed: int) -> tuple[Posterior, float]:
@@ -55,7 +55,7 @@ def against_gp(posterior: Posterior, problem: Problem, truth: GPPosterior) -> di
 
 
 def _by_draws(posterior: Posterior, grid: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """The distance of 1,000 draws, averaged over twenty such sets."""
+    """The distance of 1,000 draws, averaged over a hundred such sets."""
     sets = [posterior.sample(grid, DRAWS, rng=100 + repeat).double() for repeat in range(REPEATS)]
     return torch.stack([draws_w2(draws, mean, std) for draws in sets]).mean()
 

@@ -68,8 +68,8 @@ def test_the_choice_stands_on_the_posterior(
 @pytest.mark.parametrize(
     ("task", "settings", "anchor"),
     [
-        (targets(300, 10), {}, "joint"),
-        (targets(300, 11), {}, "independent"),
+        (targets(64, 10), {}, "joint"),
+        (targets(64, 11), {}, "independent"),
         (targets(301, 10), {}, "conditioned"),
         (targets(301, 10), {"generator": "concat"}, "independent"),
         (targets(301, 10), {"codes": "learnt"}, "independent"),
@@ -78,7 +78,7 @@ def test_the_choice_stands_on_the_posterior(
     ],
 )
 def test_where_the_choice_turns(task: gpn.Task, settings: dict[str, Any], anchor: str) -> None:
-    """At 300 labels and at 10 dimensions; what is asked for is never overruled."""
+    """At 64 labels and at 10 dimensions; what is asked for is never overruled."""
     resolved = gpn.GPNConfig(**settings).resolved(task)
     assert resolved.anchor == anchor
     assert resolved.trunk is not None
