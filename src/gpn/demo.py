@@ -48,8 +48,8 @@ METHODS: dict[str, Callable[[int], methods.Method]] = {
     ),
     "ensemble": lambda steps: methods.get("ensemble", **_small(steps)),
     "dropout": lambda steps: methods.get("dropout", **_small(steps)),
-    "sngp": lambda steps: methods.get("sngp", **NOISE, train=TrainConfig(steps=steps)),
-    "dkl": lambda steps: methods.get("dkl", **NOISE, train=TrainConfig(steps=steps)),
+    "sngp": lambda steps: methods.get("sngp", **NOISE, train=_slow(steps, 3e-3)),
+    "dkl": lambda steps: methods.get("dkl", **NOISE, train=_slow(steps, 1e-3)),
     "gp": lambda steps: methods.get("gp", kernel="rbf", **NOISE),
     "mcmc": lambda steps: methods.get("mcmc", **NOISE, **SHORT_CHAINS),
 }
@@ -153,6 +153,11 @@ def figure_methods(task: Task, posteriors: dict[str, Posterior], path: Path) -> 
 
 def _small(steps: int, **train: Any) -> dict[str, Any]:
     return {"trunk": SMALL, "train": TrainConfig(steps=steps, **train)}
+
+
+def _slow(steps: int, learning_rate: float) -> TrainConfig:
+    """As these methods' own defaults are: a higher rate or no decay makes them collapse."""
+    return TrainConfig(steps=steps, learning_rate=learning_rate, weight_decay=1e-2)
 
 
 def _short_chains() -> warnings.catch_warnings:
