@@ -178,7 +178,8 @@ def _as_pool(pool: Any, x_obs: Tensor) -> Pool:
     rows = made.draw(2, as_generator(0))
     if rows.shape[1:] != x_obs.shape[1:]:
         raise ValueError(
-            "pool rows must have the shape of x rows, "
-            f"got {tuple(rows.shape[1:])} and {tuple(x_obs.shape[1:])}."
+            "pool rows must have the shape of x rows, got pool rows of shape "
+            f"{tuple(rows.shape[1:])} and x rows of shape {tuple(x_obs.shape[1:])}; "
+            "give both the same features in the same order."
         )
     return made

@@ -71,6 +71,8 @@ def _learnt_settings(
 
 def _evidence(config: GPNConfig, task: Task) -> float:
     """σ_ε by marginal likelihood, from the prior's features at (at most 2,000) labels."""
-    rows = task.x_obs[:2000]
-    axes = spectral_axes(config.prior, rows, task.n_outputs, len(rows), 1.0, as_generator(0))
-    return learnt_noise_std(axes(rows), task.y_obs[:2000])
+    picked = torch.randperm(len(task.x_obs), generator=as_generator(0))[:2000]
+    some = task.labels(picked)
+    most = len(some.x_obs)
+    axes = spectral_axes(config.prior, some.x_obs, task.n_outputs, most, 1.0, as_generator(0))
+    return learnt_noise_std(axes(some.x_obs), some.y_obs)
