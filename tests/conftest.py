@@ -9,6 +9,8 @@ import torch  # noqa: E402
 
 import gpn  # noqa: E402
 
+torch.set_num_threads(1)  # tests are many and tiny: two processes beat two threads
+
 
 @pytest.fixture
 def quick() -> gpn.GPNConfig:
