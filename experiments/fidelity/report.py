@@ -22,13 +22,13 @@ NAMES = {
 
 def table() -> str:
     """Markdown: W2 (covariance error) per regression problem, total variation for classes."""
-    heads = ["variant", *PROBLEMS, CLASSES, "seconds (six points)"]
+    heads = ["variant", *PROBLEMS, CLASSES]
     lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
     for method, name in NAMES.items():
         cells = [_regression_cell(problem, method) for problem in PROBLEMS]
-        lines.append(" | ".join([name, *cells, _class_cell(method), _seconds(method)]))
+        lines.append(" | ".join([name, *cells, _class_cell(method)]))
     exact = [_exact_cell(problem) for problem in PROBLEMS]
-    lines.append(" | ".join(["*1,000 exact draws*", *exact, "", ""]))
+    lines.append(" | ".join(["*1,000 exact draws*", *exact, ""]))
     return "\n".join(f"| {line} |" for line in lines)
 
 
@@ -90,9 +90,3 @@ def _class_cell(method: str) -> str:
 
 def _exact_cell(problem: str) -> str:
     return f"{_metric(problem, 'gpn', 'w2_exact_draws')['mean']:.4f}"
-
-
-def _seconds(method: str) -> str:
-    if not _found(PROBLEMS[0], method):
-        return ""
-    return f"{results.read(f'fidelity/{PROBLEMS[0]}', method)['seconds']['fit']:.1f}"
