@@ -1,0 +1,39 @@
+"""Small changes of an image that leave its meaning as it is."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+Images = Float[Tensor, "n c h w"]
+
+
+@dataclass(frozen=True)
+class FlipAndShift:
+    """Each image moved by up to `shift` pixels both ways, and mirrored every other time.
+
+    What moves out of the frame is lost, and zeros come in (the mean, if images are standardised).
+    """
+
+    shift: int = 4
+    flip: bool = True
+
+    def __call__(self, x: Images, rng: torch.Generator) -> Images:
+        n, _, height, width = x.shape
+        down, right = self._offsets(n, rng, x), self._offsets(n, rng, x)
+        rows = torch.arange(height, device=x.device) + down[:, None]
+        columns = torch.arange(width, device=x.device) + right[:, None]
+        if self.flip:
+            mirrored = torch.rand(n, generator=rng, device=rng.device).to(x.device) < 0.5
+            columns = torch.where(mirrored[:, None], columns.flip(1), columns)
+        padded = functional.pad(x, [self.shift] * 4)
+        which = torch.arange(n, device=x.device)[:, None, None]
+        moved = padded[which, :, rows[:, :, None], columns[:, None, :]]
+        return moved.permute(0, 3, 1, 2).contiguous()
+
+    def _offsets(self, n: int, rng: torch.Generator, like: Tensor) -> Tensor:
+        return torch.randint(2 * self.shift + 1, (n,), generator=rng, device=rng.device).to(
+            like.device
+        )

@@ -1,0 +1,30 @@
+"""Images with their labels, whichever file they come from."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Int64, UInt8
+from torch import Tensor
+
+PartName = Literal["train", "test"]
+
+
+@dataclass(frozen=True, eq=False)
+class ImagePart:
+    """The training or the test images of a set; y is None where the labels are not there."""
+
+    x: UInt8[Tensor, "n c h w"]
+    y: Int64[Tensor, " n"] | None
+
+    def __post_init__(self) -> None:
+        if self.x.ndim != 4 or 0 in self.x.shape or self.x.dtype != torch.uint8:
+            raise ValueError(
+                "images must be bytes of shape (n, c, h, w) with nothing empty, got "
+                f"{self.x.dtype} of shape {tuple(self.x.shape)}"
+            )
+        if self.y is not None and self.y.shape != self.x.shape[:1]:
+            raise ValueError(
+                f"labels must be one per image, got {tuple(self.y.shape)} labels and "
+                f"{len(self.x)} images"
+            )

@@ -1,0 +1,64 @@
+"""Image sets by name."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gpn.data import cifar, idx, npz, svhn
+from gpn.data.image_part import ImagePart, PartName
+from gpn.data.store import DataError, Folder, Source, data_folder
+
+Reader = Callable[[Source, PartName, Path], ImagePart]
+OFFICIAL: dict[str, tuple[Source, Reader]] = {
+    "mnist": (idx.MNIST, idx.read_part),
+    "fashion-mnist": (idx.FASHION_MNIST, idx.read_part),
+    "kmnist": (idx.KMNIST, idx.read_part),
+    "cifar10": (cifar.CIFAR10, cifar.read_part),
+    "svhn": (svhn.SVHN, svhn.read_part),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Images of which each part is read when it is first asked for, and then kept."""
+
+    source: Source
+    folder: Path
+    reader: Reader
+
+    @cached_property
+    def train(self) -> ImagePart:
+        return self.reader(self.source, "train", self.folder)
+
+    @cached_property
+    def test(self) -> ImagePart:
+        return self.reader(self.source, "test", self.folder)
+
+
+def images(name: str, folder: Folder = None) -> ImageSet:
+    """The image set `name`: mnist, fashion-mnist, kmnist, cifar10, svhn, or that of `<name>.npz`.
+
+    Nothing is read yet, so `images("kmnist").test` needs only the files of that part. A part whose
+    images are not in the data folder (see `data_folder`) is a `MissingData` error when asked for.
+    """
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise DataError(
+            f"the name of an image set must be one of {', '.join(OFFICIAL)}, or that of an .npz "
+            f"file without its folder and ending, got {name!r}; pass the folder as folder=..."
+        )
+    source, reader = OFFICIAL.get(name) or (_own(name), npz.read_part)
+    return ImageSet(source, data_folder(folder), reader)
+
+
+def _own(name: str) -> Source:
+    """An image set that is no official one: whoever uses it has made or packed it."""
+    return Source(
+        name,
+        f"whoever made it (np.savez with {', '.join(npz.NAMES)}), or use one of the official "
+        f"names: {', '.join(OFFICIAL)}",
+        "those of its images",
+        "",
+        {f"{name}.npz": ()},
+    )

@@ -1,0 +1,33 @@
+"""Flips and shifts: a moved image is the image, somewhere else."""
+
+import torch
+
+from gpn.data import FlipAndShift
+
+
+def image() -> torch.Tensor:
+    return torch.arange(1, 26, dtype=torch.float32).reshape(1, 1, 5, 5)
+
+
+def test_every_result_is_a_shift_of_the_image_or_of_its_mirror() -> None:
+    batch = image().expand(400, 1, 5, 5)
+    moved = FlipAndShift(shift=1)(batch, torch.Generator().manual_seed(0))
+    padded = torch.nn.functional.pad(image(), [1] * 4)[0, 0]
+    windows = [padded[i : i + 5, j : j + 5] for i in range(3) for j in range(3)]
+    allowed = torch.stack([w for window in windows for w in (window, window.flip(1))])
+    same = (moved[:, 0, None] == allowed).flatten(2).all(2)
+    assert same.any(1).all()
+    assert same.any(0).all(), "all eighteen of them turn up"
+    assert moved.shape == batch.shape
+
+
+def test_without_flip_and_shift_nothing_changes() -> None:
+    batch = torch.rand(3, 2, 4, 6, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(FlipAndShift(shift=0, flip=False)(batch, torch.Generator()), batch)
+
+
+def test_the_generator_decides() -> None:
+    batch, change = torch.rand(8, 1, 6, 6), FlipAndShift(shift=2)
+    one, same, other = (change(batch, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
