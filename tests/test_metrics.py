@@ -7,12 +7,19 @@ import torch
 
 from gpn.metrics import (
     band_coverage,
+    calibration_error,
+    class_nll,
     covariance_error,
     draws_w2,
+    gaussian_nll,
+    interval_calibration_error,
     interval_coverage,
     interval_width,
     joint_w2,
     marginal_w2,
+    ood_auc,
+    ood_aupr,
+    ood_fpr95,
     probability_variance,
     total_variation,
 )
@@ -162,3 +169,53 @@ def test_total_variation_lies_between_agreement_and_disjointness() -> None:
     assert float(total_variation(p, p)) == 0.0
     assert float(total_variation(p[:1], p[:1].flip(1))) == 1.0
     assert float(total_variation(p, p.flip(1))) == pytest.approx((1.0 + 0.0 + 0.6) / 3)
+
+
+def test_detection_when_scores_separate_when_they_do_not_and_when_they_are_reversed() -> None:
+    low, high = torch.linspace(0, 1, 50), torch.linspace(2, 3, 30)
+    measured = ood_auc(low, high), ood_aupr(low, high), ood_fpr95(low, high)
+    assert measured == pytest.approx((1.0, 1.0, 0.0))
+    assert ood_auc(high, low) == 0.0
+    assert ood_fpr95(high, low) == 1.0
+    assert ood_auc(low, low) == pytest.approx(0.5)
+    assert ood_aupr(low, low[:10]) < 0.2
+
+
+def test_auc_is_the_share_of_pairs_in_the_right_order() -> None:
+    rng = torch.Generator().manual_seed(0)
+    inside, outside = torch.randn(40, generator=rng), torch.randn(25, generator=rng) + 1
+    pairs = (outside[:, None] > inside[None, :]).double().mean()
+    assert ood_auc(inside, outside) == pytest.approx(float(pairs))
+
+
+def test_fpr95_by_hand() -> None:
+    """Nineteen of twenty strangers score 1 or more; three of ten others do."""
+    outside = torch.cat([torch.zeros(1), torch.ones(19)])
+    inside = torch.cat([torch.full((7,), 0.5), torch.ones(3)])
+    assert ood_fpr95(inside, torch.cat([outside, torch.ones(1)])) == pytest.approx(0.3)
+    assert ood_fpr95(inside, torch.zeros(20)) == 1.0
+
+
+def test_gaussian_nll_is_that_of_the_moments() -> None:
+    draws = torch.randn(50, 6, 2, generator=torch.Generator().manual_seed(0)).double()
+    targets = torch.zeros(6, 2).double()
+    law = torch.distributions.Normal(draws.mean(0), (draws.var(0) + 0.25).sqrt())
+    torch.testing.assert_close(gaussian_nll(draws, targets, 0.5), -law.log_prob(targets).mean())
+
+
+def test_class_nll_and_calibration_by_hand() -> None:
+    p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.4, 0.6]])
+    classes = torch.tensor([0, 1, 1, 1])
+    by_hand = -(math.log(0.9) + math.log(0.1) + 2 * math.log(0.6)) / 4
+    assert float(class_nll(p, classes)) == pytest.approx(by_hand)
+    assert float(calibration_error(p, classes)) == pytest.approx((2 * 0.4 + 2 * 0.4) / 4)
+    sure = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    assert float(calibration_error(sure, torch.tensor([0, 1]))) == 0.0
+
+
+def test_intervals_that_keep_their_word_have_no_calibration_error() -> None:
+    targets = torch.linspace(0, 1, 1001, dtype=torch.float64)[:, None]
+    draws = torch.linspace(0, 1, 101, dtype=torch.float64)[:, None, None].expand(-1, 1001, 1)
+    assert float(interval_calibration_error(draws, targets)) < 0.002
+    sure = torch.zeros_like(draws)
+    assert float(interval_calibration_error(sure, targets)) == pytest.approx(0.5, abs=0.01)

@@ -1,9 +1,11 @@
 """What draws are worth: pure functions of draws ``(s, n, o)`` or of Gaussian moments."""
 
 from statistics import NormalDist
+from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from gpn.core.types import Draws, Outputs
@@ -90,3 +92,56 @@ def total_variation(
 def probability_variance(logits: Draws) -> Float[Tensor, "n"]:
     """Σ_c Var_s[softmax(logits)_c]: the paper's "posterior variance" for classes, an OOD score."""
     return logits.softmax(-1).var(0).sum(-1)
+
+
+def ood_auc(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> float:
+    """AUROC: the chance that an out-of-distribution row scores above one that is not."""
+    return float(roc_auc_score(*_detection(scores_id, scores_ood)))
+
+
+def ood_aupr(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> float:
+    """Average precision of calling the highest scores out of distribution."""
+    return float(average_precision_score(*_detection(scores_id, scores_ood)))
+
+
+def ood_fpr95(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> float:
+    """The share of in-distribution rows above the score that 95 % of the others reach."""
+    threshold = scores_ood.double().quantile(0.05, interpolation="lower")
+    return float((scores_id.double() >= threshold).double().mean())
+
+
+def _detection(scores_id: Tensor, scores_ood: Tensor) -> tuple[Any, Any]:
+    """What scikit-learn takes: labels (1 is out of distribution), then scores."""
+    labels = torch.cat([torch.zeros(len(scores_id)), torch.ones(len(scores_ood))])
+    return labels.numpy(), torch.cat([scores_id, scores_ood]).double().cpu().numpy()
+
+
+def gaussian_nll(draws: Draws, targets: Outputs, noise_std: float = 0.0) -> Float[Tensor, ""]:
+    """−log N(y; mean, variance + noise_std²) of the draws' moments, averaged over the targets."""
+    variance = (draws.var(0) + noise_std**2).clamp_min(torch.finfo(draws.dtype).tiny)
+    squared = (targets - draws.mean(0)).square()
+    return 0.5 * ((2 * torch.pi * variance).log() + squared / variance).mean()
+
+
+def class_nll(probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"]) -> Float[Tensor, ""]:
+    """−log p(class), averaged over rows."""
+    picked = probabilities.gather(1, classes[:, None])[:, 0]
+    return -picked.clamp_min(torch.finfo(picked.dtype).tiny).log().mean()
+
+
+def calibration_error(
+    probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"], bins: int = 15
+) -> Float[Tensor, ""]:
+    """Σ_b (n_b/n) |accuracy_b − confidence_b| over equal bins of confidence (Guo et al. 2017)."""
+    confidence, picked = probabilities.max(1)
+    gap = (picked == classes).to(confidence.dtype) - confidence
+    which = (confidence * bins).long().clamp_max(bins - 1)
+    sums = torch.zeros(bins, dtype=gap.dtype, device=gap.device).index_add_(0, which, gap)
+    return sums.abs().sum() / len(classes)
+
+
+def interval_calibration_error(draws: Draws, targets: Outputs) -> Float[Tensor, ""]:
+    """Mean over levels 5 % .. 95 % of |coverage − level|: 0 where every interval keeps its word."""
+    levels = [step / 20 for step in range(1, 20)]
+    gaps = [interval_coverage(draws, targets, level).mean() - level for level in levels]
+    return torch.stack(gaps).abs().mean()

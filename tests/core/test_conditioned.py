@@ -61,6 +61,18 @@ def test_fewer_axes_keep_the_most_pool_variance_that_so_many_can(n_axes: int) ->
     torch.testing.assert_close(held, values[:n_axes].sum())
 
 
+@pytest.mark.parametrize("n_axes", [1, 3, N_FEATURES])
+def test_targets_have_the_full_marginal_variance(n_axes: int) -> None:
+    """diag(Ψ S Ψᵀ) at every row, however few the axes; with all axes, the whole covariance."""
+    given, (weights, covariance) = conditioned(n_axes), textbook()
+    mean, axes = given.targets(PSI)
+    exact = PSI @ covariance @ PSI.T
+    torch.testing.assert_close(mean, PSI @ weights)
+    torch.testing.assert_close((axes @ axes.T).diagonal(), exact.diagonal())
+    if n_axes == N_FEATURES:
+        torch.testing.assert_close(axes @ axes.T, exact)
+
+
 def test_no_information_leaves_the_prior_and_much_of_it_leaves_nothing() -> None:
     vague = condition(PSI_OBS, Y_OBS, PSI_POOL, 1e6, N_FEATURES)
     torch.testing.assert_close(vague.axes @ vague.axes.T, torch.eye(N_FEATURES).double())
@@ -75,10 +87,11 @@ def test_distilling_asks_for_the_expected_squared_gap() -> None:
     given, x = conditioned(3), torch.randn(40, 2, generator=rng, dtype=torch.float64)
     generator = AffineGenerator(MLPTrunk(widths=(8,)), (2,), 2, 2 * 3, rng, blocks=2).double()
     mean, axes = PSI_POOL @ given.mean, PSI_POOL @ given.axes
-    picked = torch.tensor([3, 17, 17, 30])
-    batch = Batch(x[:1], mean[:1], torch.arange(1), x[picked], picked)
+    picked, n_labels = torch.tensor([3, 8, 17, 17, 30]), 10
+    on_labels, on_pool = picked.split([2, 3])
+    batch = Batch(x[on_labels], mean[on_labels], on_labels, x[on_pool], on_pool - n_labels)
     with torch.no_grad():
-        loss = Distil(generator, mean, axes).terms(batch, rng)["anchor"]
+        loss = Distil(generator, n_labels, mean, axes).terms(batch, rng)["anchor"]
         codes = torch.randn(20_000, 6, generator=rng, dtype=torch.float64)
         parts = codes.reshape(-1, 2, 3)
         wanted = mean[picked] + torch.einsum("nr,kor->kno", axes[picked], parts)

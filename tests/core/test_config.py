@@ -3,12 +3,13 @@
 import copy
 import dataclasses
 import pickle
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 import gpn
-from gpn.core.config import Config
+from gpn.core.config import Config, require_counts
 from gpn.methods.gp import GPConfig
 
 EVERY = (gpn.GPNConfig, gpn.TrainConfig, gpn.MLPPrior, gpn.ConvPrior, gpn.MLPTrunk, gpn.ConvTrunk)
@@ -80,7 +81,8 @@ def test_the_paper_is_a_difference_from_the_default() -> None:
 
 
 BAD: dict[str, tuple[type[Config], dict[str, Any], str]] = {
-    "steps": (gpn.TrainConfig, {"steps": 0}, r"steps must be positive, got steps=0"),
+    "steps": (gpn.TrainConfig, {"steps": 0}, r"steps must be a whole number .*got steps=0"),
+    "device": (gpn.TrainConfig, {"device": "gpu"}, r"'cuda' or 'cuda:1', got 'gpu'"),
     "NaN": (
         gpn.TrainConfig,
         {"learning_rate": float("nan")},
@@ -89,7 +91,7 @@ BAD: dict[str, tuple[type[Config], dict[str, Any], str]] = {
     "dtype": (gpn.TrainConfig, {"dtype": "float46"}, r"got 'float46'; .*mean 'float64'\?"),
     "optimiser": (gpn.TrainConfig, {"optimiser": "zzz"}, r"one of adam, sgd, got 'zzz'\."),
     "schedule": (gpn.TrainConfig, {"schedule": "onecycle"}, r"did you mean 'one-cycle'\?"),
-    "beta": (gpn.GPNConfig, {"beta": -1.0}, r"beta must be positive, got beta=-1\.0"),
+    "beta": (gpn.GPNConfig, {"beta": -1.0}, r"beta must be positive, or None .*got -1\.0"),
     "pairing": (gpn.GPNConfig, {"pairing": "all"}, r"one of every, one, got 'all'"),
     "code_noise": (gpn.GPNConfig, {"code_noise": -0.1}, r"must not be negative, got -0\.1"),
     "noise_std": (GPConfig, {"noise_std": 0.0}, r"noise_std must be positive, got noise_std=0\.0"),
@@ -102,3 +104,13 @@ BAD: dict[str, tuple[type[Config], dict[str, Any], str]] = {
 def test_bad_values(config: type[Config], settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         config(**settings)
+
+
+def test_half_a_step_is_refused() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Loose(Config):
+        steps: Any = 1
+
+    require_counts(Loose(steps=3), "steps")
+    with pytest.raises(ValueError, match=r"whole number of at least 1, got steps=1\.5"):
+        require_counts(Loose(steps=1.5), "steps")

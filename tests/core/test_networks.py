@@ -158,3 +158,39 @@ def test_widths_must_be_positive(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         trunk(widths=widths)
+
+
+def test_dropout_is_for_training_alone() -> None:
+    network = fresh(lambda: mlp((2, 50, 50, 1), "relu", 0.5), seeded())
+    x = torch.randn(20, 2, generator=seeded(1))
+    assert sum(isinstance(layer, nn.Dropout) for layer in network) == 2
+    with torch.random.fork_rng():
+        assert not torch.equal(network.train()(x), network(x))
+    assert torch.equal(network.eval()(x), network(x))
+
+
+def test_dropout_follows_the_seed_and_leaves_the_global_state_alone() -> None:
+    x = torch.linspace(-1, 1, 12)[:, None]
+    config = gpn.GPNConfig(
+        noise_std=0.1,
+        trunk=gpn.MLPTrunk(widths=(16, 16), dropout=0.5),
+        train=gpn.TrainConfig(steps=5),
+        reference_rows=32,
+    )
+    before = torch.random.get_rng_state()
+    fits = [gpn.GPN(config).fit(gpn.Task(x, x, pool=x), rng=seed).mean(x) for seed in (0, 0, 1)]
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(fits[0], fits[1])
+    assert not torch.equal(fits[0], fits[2])
+
+
+@pytest.mark.parametrize("name", ["dropout", "sngp", "ensemble"])
+def test_a_trunk_with_dropout_is_refused_where_it_would_be_ignored(name: str) -> None:
+    method = gpn.methods.get(name, trunk=gpn.MLPTrunk(widths=(4,), dropout=0.1))
+    with pytest.raises(ValueError, match=r"without dropout, got dropout=0\.1; use 0"):
+        method.fit(gpn.Task([[0.0], [1.0]], [0.0, 1.0]), rng=0)
+
+
+def test_dropout_is_a_share() -> None:
+    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got 1\.0"):
+        gpn.MLPTrunk(dropout=1.0)

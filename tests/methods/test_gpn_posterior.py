@@ -90,6 +90,11 @@ def test_an_unknown_noise_cannot_be_added(quick: gpn.GPNConfig, line: gpn.Task) 
         posterior.interval(X, observation_noise=True)
 
 
+def test_rows_with_nan_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"x must be finite, got NaN .*first: row 1\); drop"):
+        affine().mean([[0.0], [float("nan")]])
+
+
 @pytest.mark.parametrize("level", [0.0, 1.0, 95.0])
 def test_a_level_lies_between_zero_and_one(level: float) -> None:
     with pytest.raises(ValueError, match=rf"strictly between 0 and 1, got {level}; try 0\.95"):

@@ -39,3 +39,20 @@ def test_default_prior_has_a_standard_deviation_of_about_three() -> None:
     spread = MLPPrior().kernel(x, x).diagonal().sqrt()
     assert spread.min() > 2.7
     assert spread.max() < 3.2
+
+
+@pytest.mark.parametrize("activation", ["tanh", "erf", "relu"])
+def test_variance_is_the_diagonal(activation: str) -> None:
+    prior = MLPPrior(
+        widths=(16, 16),
+        prior_variance=(3.0, 2.0, 5.0),
+        bias_variance=(1.0, 0.5, 0.1),
+        activation=activation,
+    )
+    x = torch.randn(7, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    torch.testing.assert_close(prior.variance(x), prior.kernel(x, x).diagonal())
+
+
+def test_a_prior_without_a_kernel_has_no_variance_either() -> None:
+    with pytest.raises(NotImplementedError, match="no closed form"):
+        MLPPrior(activation="silu").variance(torch.zeros(2, 1))

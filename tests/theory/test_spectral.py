@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from gpn.core.prior import ConvPrior, MLPPrior
-from gpn.core.spectral import DrawnAxes, KernelAxes, spectral_axes
+from gpn.core.prior import ConvPrior, MLPPrior, PriorSpec
+from gpn.core.spectral import DrawnAxes, KernelAxes, StretchedAxes, spectral_axes
 from gpn.core.types import as_generator
 
 
@@ -52,3 +52,25 @@ def test_priors_without_a_kernel_get_axes_from_draws() -> None:
     axes = spectral_axes(ConvPrior(channels=(4,)), images, 2, 5, 1.0, as_generator(0))
     assert isinstance(axes, DrawnAxes)
     assert axes(images[:3]).shape == (3, 5)
+
+
+@pytest.mark.parametrize("spec", [MLPPrior(), MLPPrior(activation="erf"), ConvPrior(channels=(4,))])
+def test_stretched_axes_hold_the_whole_variance_of_every_row(spec: PriorSpec) -> None:
+    """Σ_j ψ_j(x)² = Var[f(x)], and the directions stay as they were."""
+    rng = torch.Generator().manual_seed(0)
+    images = torch.randn(40, 1, 4, 4, generator=rng, dtype=torch.float64)
+    axes = spectral_axes(spec, images[:20], 2, 3, 1.0, as_generator(0))
+    stretched = StretchedAxes(axes)
+    psi, wide = axes(images), stretched(images)
+    assert (psi.square().sum(1) < 0.999 * axes.variance(images)).all(), "three axes lose some"
+    torch.testing.assert_close(wide.square().sum(1), axes.variance(images))
+    cosine = (psi * wide).sum(1) / (psi.norm(dim=1) * wide.norm(dim=1))
+    torch.testing.assert_close(cosine, torch.ones_like(cosine))
+
+
+def test_drawn_and_exact_variances_agree() -> None:
+    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    prior = MLPPrior().sample((3,), 1, 4000, as_generator(0)).to(x.device, x.dtype)
+    drawn = DrawnAxes(prior, x, 2, 1.0)
+    exact = KernelAxes(MLPPrior(), x, 2, 1.0)
+    torch.testing.assert_close(drawn.variance(x), exact.variance(x), rtol=0.1, atol=0.0)

@@ -25,11 +25,28 @@ from gpn.core.train import Terms
 
 @dataclass(frozen=True)
 class Conditioned:
-    """The posterior in feature space: mean weights, code axes, and the share of variance kept."""
+    """The posterior in feature space: mean weights, code axes, the Cholesky factor of S⁻¹, and the
+    share of the pool's variance that the axes keep."""
 
     mean: Float[Tensor, "F o"]
     axes: Float[Tensor, "F q"]
+    cholesky: Float[Tensor, "F F"]
     kept: float
+
+    def targets(
+        self, psi: Float[Tensor, "R F"]
+    ) -> tuple[Float[Tensor, "R o"], Float[Tensor, "R q"]]:
+        """Mean and axes at each row; the axes are stretched to the full marginal variance.
+
+        What the axes left out is most where the posterior is narrow; a factor per row,
+        (ψᵀ S ψ / ‖ψ·axes‖²)^{1/2}, gives it back without a longer code.
+        """
+        wide = psi.double()
+        axes = wide @ self.axes
+        spread = torch.linalg.solve_triangular(self.cholesky, wide.T, upper=False)
+        kept = axes.square().sum(1).clamp_min(torch.finfo(axes.dtype).tiny)
+        stretch = (spread.square().sum(0) / kept).sqrt()
+        return wide @ self.mean, axes * stretch[:, None]
 
 
 def condition(
@@ -50,11 +67,14 @@ def condition(
     leading = vectors.flip(1)[:, :n_axes]
     axes = torch.linalg.solve_triangular(cholesky.T, leading, upper=True)
     kept = values.flip(0)[:n_axes].sum() / values.sum()
-    return Conditioned(mean, axes, float(kept))
+    return Conditioned(mean, axes, cholesky, float(kept))
 
 
 class Distil(Objective):
-    """mean over labels and pool of E_z ‖g(x, z) − ψ(x)·(m + axes z)‖²: sums over columns."""
+    """Mean over labels and pool rows of E_z ‖g(x, z) − ψ(x)·(m + axes z)‖²: sums over columns.
+
+    The tables hold the labels' rows first, then the stored pool rows.
+    """
 
     table_mean: Tensor
     table_axes: Tensor
@@ -62,16 +82,20 @@ class Distil(Objective):
     def __init__(
         self,
         generator: AffineGenerator,
+        n_labels: int,
         mean: Float[Tensor, "R o"],
         axes: Float[Tensor, "R q"],
     ) -> None:
         super().__init__()
+        self.n_labels = n_labels
         self.generator: AffineGenerator = generator
         self.register_buffer("table_mean", mean)
         self.register_buffer("table_axes", axes)
 
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
-        columns = self.generator.columns(batch.x_pool)
-        mean, axes = self.table_mean[batch.pool_rows], self.table_axes[batch.pool_rows]
+        assert batch.pool_rows is not None
+        columns = self.generator.columns(batch.x)
+        rows = torch.cat([batch.rows, self.n_labels + batch.pool_rows])
+        mean, axes = self.table_mean[rows], self.table_axes[rows]
         slopes = axes.T[:, :, None].expand(-1, -1, mean.shape[1])
         return {"anchor": squared_error(columns, torch.cat([mean[None], slopes])).sum()}

@@ -39,6 +39,14 @@ def require_positive(owner: Config, *names: str) -> None:
             raise ValueError(f"{name} must be positive, got {name}={value!r}.")
 
 
+def require_counts(owner: Config, *names: str) -> None:
+    """Raise unless each named setting is a whole number from 1 on."""
+    for name in names:
+        value = getattr(owner, name)
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {name}={value!r}.")
+
+
 def require_sizes(sizes: tuple[int, ...]) -> None:
     """Raise unless every layer has at least one unit."""
     if min(sizes, default=1) < 1:

@@ -86,7 +86,7 @@ class AffineGenerator(Generator):
         self.features, size = trunk.features(input_shape, rng)
         self.n_columns = 1 + code_dim // blocks
         sizes = (size, *trunk.widths, n_outputs * self.n_columns)
-        self.tail = fresh(lambda: mlp(sizes, trunk.activation), rng)
+        self.tail = fresh(lambda: mlp(sizes, trunk.activation, trunk.dropout), rng)
 
     def columns(self, x: Inputs) -> Columns:
         """b(x) and then A(x), column by column, from one pass through the trunk."""
@@ -112,4 +112,4 @@ class AffineGenerator(Generator):
 def _tail(trunk: Trunk, n_outputs: int) -> list[nn.Module]:
     """What follows the first hidden layer."""
     sizes = (*trunk.widths, n_outputs)
-    return [ACTIVATIONS[trunk.activation](), *mlp(sizes, trunk.activation)]
+    return [ACTIVATIONS[trunk.activation](), *mlp(sizes, trunk.activation, trunk.dropout)]

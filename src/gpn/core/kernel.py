@@ -105,6 +105,19 @@ def mlp_kernel(
     return cross
 
 
+def mlp_variance(
+    x: Float[Tensor, "n d"],
+    variances: Sequence[float],
+    bias_variances: Sequence[float],
+    activation: str,
+) -> Float[Tensor, "n"]:
+    """Var[f(x)]: the diagonal of `mlp_kernel`, without the matrix."""
+    own = variances[0] / x.shape[1] * x.square().sum(1) + bias_variances[0]
+    for variance, bias in zip(variances[1:], bias_variances[1:], strict=True):
+        own = variance * EXPECTATIONS[activation](own, own, own) + bias
+    return own
+
+
 def _linear(
     left: Float[Tensor, "n d"], right: Float[Tensor, "m d"], variance: float, bias: float
 ) -> tuple[Float[Tensor, "n m"], Float[Tensor, "n 1"], Float[Tensor, "1 m"]]:

@@ -34,12 +34,13 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 }
 
 
-def mlp(sizes: Sequence[int], activation: str) -> list[nn.Module]:
-    """Linear layers between `sizes` with an activation between them; the last one is linear."""
+def mlp(sizes: Sequence[int], activation: str, dropout: float = 0.0) -> list[nn.Module]:
+    """Linear layers between `sizes`, each but the last with an activation and its dropout."""
+    between = [nn.Dropout(dropout)] if dropout > 0 else []
     layers: list[nn.Module] = []
-    for fan_in, fan_out in itertools.pairwise(sizes):
-        layers += [nn.Linear(fan_in, fan_out), ACTIVATIONS[activation]()]
-    return layers[:-1]
+    for fan_in, fan_out in itertools.pairwise(sizes[:-1]):
+        layers += [nn.Linear(fan_in, fan_out), ACTIVATIONS[activation](), *between]
+    return [*layers, nn.Linear(sizes[-2], sizes[-1])]
 
 
 def conv_stack(
@@ -86,10 +87,14 @@ def initialise(module: M, rng: torch.Generator) -> M:
 
 
 class Trunk(Config, ABC):
-    """What stands under a generator: features of x, then hidden layers of `widths`."""
+    """What stands under a generator: features of x, then hidden layers of `widths`.
+
+    In training, `dropout` is the share of hidden units that a step leaves out.
+    """
 
     widths: tuple[int, ...]
     activation: str
+    dropout: float
 
     @abstractmethod
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
@@ -107,6 +112,7 @@ class MLPTrunk(Trunk):
 
     widths: tuple[int, ...] = (256, 256, 256)
     activation: str = "silu"
+    dropout: float = 0.0
     fourier: int = 0
     fourier_range: tuple[float, float] | None = None
 
@@ -128,6 +134,7 @@ class ConvTrunk(Trunk):
     channels: tuple[int, ...] = (32, 64)
     widths: tuple[int, ...] = (512, 512, 512)
     activation: str = "relu"
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_trunk(self)
@@ -151,6 +158,7 @@ class ModuleTrunk(Trunk):
     module: nn.Module
     widths: tuple[int, ...] = (256,)
     activation: str = "silu"
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_trunk(self)
@@ -188,8 +196,18 @@ class Waves(nn.Module):
         return torch.cat([flat, (flat @ self.frequencies + self.phases).cos()], dim=1)
 
 
+def refuse_dropout(trunk: Trunk, who: str) -> None:
+    """Raise where a trunk asks for dropout that `who` would not apply."""
+    if trunk.dropout > 0:
+        raise ValueError(
+            f"{who} needs a trunk without dropout, got dropout={trunk.dropout}; use 0."
+        )
+
+
 def check_trunk(trunk: Trunk) -> None:
     require_one_of(trunk, "activation", tuple(ACTIVATIONS))
     if not trunk.widths:
         raise ValueError("widths must name at least one hidden layer, got ().")
     require_sizes(trunk.widths)
+    if not 0 <= trunk.dropout < 1:
+        raise ValueError(f"dropout must lie in [0, 1), got {trunk.dropout}; 0 is without.")

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gpn.core.pool import check_finite
 from gpn.core.task import Signature, as_tensor
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 
@@ -122,6 +123,11 @@ class Posterior(ABC):
         """σ_ε² where the noise of a label is asked for, else 0."""
         if not observation_noise:
             return 0.0
+        if self.signature.is_classification:
+            raise TypeError(
+                "observation_noise belongs to regression, this posterior is of classes: its draws "
+                "are logits; use probabilities(x), or observation_noise=False."
+            )
         if self.noise_std is None:
             raise ValueError(
                 "observation_noise needs a posterior that knows its labels' noise, this one has "
@@ -143,6 +149,7 @@ class Posterior(ABC):
             raise ValueError(
                 f"x must be rows as in the fit, shape ({wanted}), got {tuple(rows.shape)}."
             )
+        check_finite(rows, "x")
         return rows
 
     def _split(self, rows: Inputs, n: int) -> tuple[Tensor, ...]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from gpn.core.config import Config, require_one_of, require_sizes
-from gpn.core.kernel import EXPECTATIONS, mlp_kernel
+from gpn.core.kernel import EXPECTATIONS, mlp_kernel, mlp_variance
 from gpn.core.networks import ACTIVATIONS, conv_features, conv_stack, mlp
 from gpn.core.types import Functions, Inputs, as_generator
 
@@ -93,6 +93,11 @@ class PriorSpec(Config, ABC):
             "an MLPPrior with tanh, erf or relu has one."
         )
 
+    def variance(self, x: Inputs) -> Float[Tensor, "n"]:
+        """Var[f(x)] for one output, where the kernel is known: its diagonal."""
+        parts = [self.kernel(part, part).diagonal() for part in x.split(256)]
+        return torch.cat(parts)
+
 
 @dataclass(frozen=True, kw_only=True)
 class MLPPrior(PriorSpec):
@@ -127,6 +132,12 @@ class MLPPrior(PriorSpec):
             return super().kernel(left, right)
         flat = left.flatten(1), right.flatten(1)
         return mlp_kernel(*flat, self.prior_variance, self.bias_variance, self.activation)
+
+    def variance(self, x: Inputs) -> Float[Tensor, "n"]:
+        if not self.has_kernel:
+            return super().variance(x)
+        law = self.prior_variance, self.bias_variance, self.activation
+        return mlp_variance(x.flatten(1), *law)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,10 @@ class SpectralAxes(ABC):
     def __call__(self, x: Inputs) -> PsiTable:
         """ψ_1(x) .. ψ_r(x) at each row."""
 
+    @abstractmethod
+    def variance(self, x: Inputs) -> Float[Tensor, "n"]:
+        """The prior's whole variance at each row, of which the axes hold Σ_j ψ_j(x)²."""
+
 
 class KernelAxes(SpectralAxes):
     """Eigenfunctions of a kernel known in closed form, extended from landmarks (Nyström).
@@ -50,6 +54,9 @@ class KernelAxes(SpectralAxes):
     def __call__(self, x: Inputs) -> PsiTable:
         parts = [self._extend(part) for part in x.split(4096)]
         return torch.cat(parts).to(x.dtype)
+
+    def variance(self, x: Inputs) -> Float[Tensor, "n"]:
+        return torch.cat([self.spec.variance(part.double()) for part in x.split(4096)]).to(x.dtype)
 
     def _extend(self, x: Inputs) -> PsiTable:
         return self.spec.kernel(x.double(), self.landmarks) @ self.projection
@@ -74,9 +81,32 @@ class DrawnAxes(SpectralAxes):
         parts = [self._values(part).double() @ self.projection for part in x.split(1024)]
         return torch.cat(parts).to(x.dtype)
 
+    def variance(self, x: Inputs) -> Float[Tensor, "n"]:
+        return torch.cat([self._values(part).square().mean(1) for part in x.split(1024)])
+
     def _values(self, x: Inputs) -> Float[Tensor, "n k"]:
         """Every output of every network is one function."""
         return self.prior(x).movedim(1, 0).flatten(1)
+
+
+class StretchedAxes(SpectralAxes):
+    """Axes stretched row by row to the prior's whole variance: ψ(x) · (Var[f(x)] / ‖ψ(x)‖²)^{1/2}.
+
+    Few axes hold less of the prior at unusual rows, which are the ones that matter; independent
+    anchors look at rows one by one, so that a factor per row costs them nothing.
+    """
+
+    def __init__(self, axes: SpectralAxes) -> None:
+        self.axes = axes
+        self.n_axes, self.kept = axes.n_axes, axes.kept
+
+    def __call__(self, x: Inputs) -> PsiTable:
+        psi = self.axes(x)
+        held = psi.square().sum(1).clamp_min(torch.finfo(psi.dtype).tiny)
+        return psi * (self.variance(x) / held).sqrt()[:, None]
+
+    def variance(self, x: Inputs) -> Float[Tensor, "n"]:
+        return self.axes.variance(x)
 
 
 def spectral_axes(

@@ -1,6 +1,7 @@
 """What there is to learn from: labeled rows and a pool of unlabeled ones."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from torch.utils.data import Dataset
 
 from gpn.core.pool import DatasetPool, Pool, SamplerPool, TensorPool, check_finite, floating
 from gpn.core.types import as_generator
+
+Augment = Callable[[Tensor, torch.Generator], Tensor]
 
 
 @dataclass(frozen=True)
@@ -30,15 +33,25 @@ class Task:
     Shape
         x: ``(n, d)``, or ``(n, *d)`` for images. y: ``(n, o)`` targets (a vector becomes one
         column), or ``(n,)`` class numbers 0 .. o−1. pool: rows shaped like x, a `Pool`, a sampler
-        ``(m, rng) → rows``, or a torch Dataset.
+        ``(m, rng) → rows``, or a torch Dataset. augment: ``(rows, rng) → rows`` of the same shape
+        and meaning, such as `gpn.data.FlipAndShift`; every training batch goes through it.
     """
 
     x_obs: Tensor
     y_obs: Tensor
     pool: Pool | None
     n_outputs: int
+    augment: Augment | None
 
-    def __init__(self, x: Any, y: Any, pool: Any = None, *, n_classes: int | None = None) -> None:
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        pool: Any = None,
+        *,
+        n_classes: int | None = None,
+        augment: Augment | None = None,
+    ) -> None:
         self.x_obs = _inputs(x)
         targets = _targets(y)
         if len(self.x_obs) != len(targets):
@@ -48,6 +61,7 @@ class Task:
         self.n_outputs = _n_outputs(targets, n_classes)
         self.y_obs = targets if targets.ndim == 1 else targets.to(self.x_obs.dtype)
         self.pool = None if pool is None else _as_pool(pool, self.x_obs)
+        self.augment = augment
 
     @property
     def is_classification(self) -> bool:
@@ -77,6 +91,10 @@ class Task:
                 "Task(x, y, pool=...) with unlabeled rows, or gpn.box(low, high) to make some up."
             )
         return self.pool
+
+    def varied(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """Rows as a training step sees them: augmented anew each time, where the task says how."""
+        return x if self.augment is None else self.augment(x, rng)
 
     def labels(self, rows: Tensor) -> "Task":
         """The task with the labels of `rows` (indices) only, and the same pool."""

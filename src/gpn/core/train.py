@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from gpn.core.config import Config, require_one_of, require_positive
+from gpn.core.config import Config, require_counts, require_one_of, require_positive
 
 Terms = dict[str, Tensor]
 Report = Callable[[int, int, dict[str, float]], None]
@@ -24,7 +24,8 @@ class TrainConfig(Config):
     """How the loop runs: length, batches, optimiser, schedule, device and dtype.
 
     `label_batch` and `pool_batch` rows go through one forward pass per step. `device` "auto" takes
-    a GPU if there is one; `dtype` "auto" is the labels' own if float64, else float32.
+    a GPU if there is one; `dtype` "auto" is the labels' own if float64, else float32. Under the
+    "one-cycle" schedule the rate rises and falls, and momentum goes the other way.
     """
 
     steps: int = 2000
@@ -38,14 +39,17 @@ class TrainConfig(Config):
     dtype: str = "auto"
 
     def __post_init__(self) -> None:
-        require_positive(self, "steps", "label_batch", "pool_batch", "learning_rate")
+        require_counts(self, "steps", "label_batch", "pool_batch")
+        require_positive(self, "learning_rate")
         require_one_of(self, "optimiser", ("adam", "sgd"))
         require_one_of(self, "schedule", ("one-cycle", "constant"))
         require_one_of(self, "dtype", ("auto", *DTYPES))
+        if self.device != "auto":
+            _device(self.device)
 
     def pick_device(self) -> torch.device:
         if self.device != "auto":
-            return torch.device(self.device)
+            return _device(self.device)
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def pick_dtype(self, x_obs: Tensor) -> torch.dtype:
@@ -62,6 +66,12 @@ class History:
     seconds: float = 0.0
     stopped_at: int | None = None
     checks: list[dict[str, float]] = field(default_factory=list)
+
+    def require_finished(self) -> "History":
+        """Pass Ctrl-C on where half a run is of no use: it was a step towards the real one."""
+        if self.stopped_at is not None:
+            raise KeyboardInterrupt
+        return self
 
 
 class LabelBatches:
@@ -160,6 +170,16 @@ def _optimiser(
         total_steps=config.steps + 1,
         pct_start=_rise(config.steps),
     )
+
+
+def _device(name: str) -> torch.device:
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise ValueError(
+            f"device must be 'auto' or a name that torch knows, such as 'cpu', 'cuda' or 'cuda:1', "
+            f"got {name!r}."
+        ) from None
 
 
 def _rise(steps: int) -> float:

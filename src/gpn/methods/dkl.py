@@ -28,14 +28,13 @@ from gpn.core.networks import MLPTrunk, Trunk, fresh, mlp
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
 from gpn.core.train import LabelBatches, TrainConfig, train
-from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
+from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal, seeded
 from gpn.methods.parts.grid import (
     ROWS_AT_ONCE,
     DeepProcess,
     GridProcess,
     Natural,
     interpolation,
-    seeded,
 )
 from gpn.progress import progress_bar
 
@@ -108,7 +107,7 @@ class Embedding(nn.Module):
         trunk = config.trunk
         self.features, size = trunk.features(input_shape, rng)
         sizes = (size, *trunk.widths, config.embedding_dim)
-        self.layers = fresh(lambda: mlp(sizes, trunk.activation), rng)
+        self.layers = fresh(lambda: mlp(sizes, trunk.activation, trunk.dropout), rng)
 
     def forward(self, x: Inputs) -> Float[Tensor, "n e"]:
         return self.layers(self.features(x)).tanh()

@@ -171,11 +171,13 @@ class EnsemblePosterior(Posterior):
 def _plain_terms(
     config: EnsembleConfig, members: Members, task: Task, seeds: torch.Generator
 ) -> Callable[[], Terms]:
-    labels = _labels(config, task, as_generator(seeds, task.x_obs.device))
+    rng = as_generator(seeds, task.x_obs.device)
+    labels = _labels(config, task, rng)
 
     def terms() -> Terms:
         rows = labels.next()
-        return {"data": data_loss(members(task.x_obs[rows]), task.y_obs[rows]).sum()}
+        fitted = members(task.varied(task.x_obs[rows], rng))
+        return {"data": data_loss(fitted, task.y_obs[rows]).sum()}
 
     return terms
 
@@ -189,11 +191,12 @@ def _parameter_terms(
     anchors = prior.sample(seeds)
     scale = 0.5 if task.is_classification else config.noise_std**2
     weight = config.anchor_weight * scale / len(task.x_obs)
-    labels = _labels(config, task, as_generator(seeds, task.x_obs.device))
+    rng = as_generator(seeds, task.x_obs.device)
+    labels = _labels(config, task, rng)
 
     def terms() -> Terms:
         rows = labels.next()
-        fitted = members(task.x_obs[rows])
+        fitted = members(task.varied(task.x_obs[rows], rng))
         return {
             "data": data_loss(fitted, task.y_obs[rows]).sum(),
             "anchor": weight * prior.distance(anchors),
@@ -212,7 +215,7 @@ def _output_terms(
 
     def terms() -> Terms:
         rows, x_pool = labels.next(), pool.draw(config.train.pool_batch, rng)
-        outputs = members(torch.cat([task.x_obs[rows], x_pool]))
+        outputs = members(task.varied(torch.cat([task.x_obs[rows], x_pool]), rng))
         fitted, generated = outputs.split([len(rows), len(x_pool)], dim=1)
         return {
             "data": data_loss(fitted, task.y_obs[rows]).sum(),

@@ -32,7 +32,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gpn.core.config import Config, require_one_of, require_positive
-from gpn.core.networks import ACTIVATIONS, MLPTrunk, Trunk, fresh, initialise
+from gpn.core.networks import ACTIVATIONS, MLPTrunk, Trunk, fresh, initialise, refuse_dropout
 from gpn.core.objective import data_loss
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
@@ -108,7 +108,7 @@ def _step(
 
     def terms() -> Terms:
         rows = batches.next()
-        data = data_loss(network(task.x_obs[rows])[None], task.y_obs[rows]).mean()
+        data = data_loss(network(task.varied(task.x_obs[rows], rng))[None], task.y_obs[rows]).mean()
         scale = 0.5 if task.is_classification else data.detach() / task.n_outputs
         return {"data": data, "weights": scale * network.weights.square().sum() / n_labels}
 
@@ -144,6 +144,7 @@ class ResidualTrunk(nn.Module):
 
     def __init__(self, trunk: Trunk, input_shape: tuple[int, ...], rng: torch.Generator) -> None:
         super().__init__()
+        refuse_dropout(trunk, "SNGP")
         width = trunk.widths[0]
         if any(other != width for other in trunk.widths):
             raise ValueError(

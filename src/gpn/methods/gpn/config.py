@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from gpn.core.config import Config, require_one_of, require_positive
+from gpn.core.config import Config, require_counts, require_one_of
 from gpn.core.networks import ConvTrunk, MLPTrunk, Trunk
 from gpn.core.prior import MLPPrior, PriorSpec
 from gpn.core.task import Task
@@ -33,7 +33,8 @@ class GPNConfig(Config):
     generator
         "affine": b(x) + A(x) z, moments in closed form. "concat": the paper's.
     target_noise, noise_std
-        One fixed N(0, noise_std²) draw per label and anchor; noise_std None is learnt.
+        One fixed N(0, noise_std²) draw per label and anchor; noise_std None is learnt wherever
+        the fit needs it: with joint or conditioned anchors, target noise, or a search for β.
     beta
         Weight of independent anchors; None searches it on held-out labels.
     pool_weights
@@ -49,8 +50,8 @@ class GPNConfig(Config):
         variance (a hundred-thousandth of the prior's for classes). A smaller one is stiffer to
         train, a larger one blurs functions at that scale.
     pairing
-        "every": each anchor sees each row. "one": each row draws one anchor (unbiased, and the
-        price of one ordinary network). For objectives without a closed form.
+        "every": each anchor sees each row. "one": each row draws one anchor (unbiased, and for
+        the generator the price of one ordinary network). For objectives without a closed form.
     """
 
     anchor: str = "auto"
@@ -78,11 +79,13 @@ class GPNConfig(Config):
         require_one_of(self, "generator", ("affine", "concat"))
         require_one_of(self, "pool_weights", ("auto", "mixture", "equal"))
         require_one_of(self, "pairing", ("every", "one"))
-        require_positive(self, "n_axes", "noise_axes", "n_anchors", "code_dim")
-        require_positive(self, "reference_rows")
+        require_counts(self, "n_axes", "noise_axes", "n_anchors", "code_dim", "reference_rows")
         for name in ("beta", "noise_std", "jitter"):
-            if getattr(self, name) is not None:
-                require_positive(self, name)
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(
+                    f"{name} must be positive, or None for a choice by the fit, got {value!r}."
+                )
         if self.code_noise < 0:
             raise ValueError(f"code_noise must not be negative, got {self.code_noise}.")
         self._check_combinations()
@@ -90,7 +93,8 @@ class GPNConfig(Config):
     def _check_combinations(self) -> None:
         if self.anchor == "joint" and self.pairing == "one":
             raise ValueError(
-                "joint anchors compare whole functions and need pairing='every', got 'one'."
+                "joint anchors compare whole functions and need pairing='every', got 'one'; "
+                "with pairing='one' use anchor='independent'."
             )
         if self.pool_weights == "mixture" and (
             self.codes == "learnt" or self.anchor in ("joint", "conditioned")
@@ -135,13 +139,24 @@ class GPNConfig(Config):
             )
         mixed = anchor == "independent" and self.codes == "spectral"
         weights = "mixture" if mixed else "equal"
-        noisy = anchor != "independent" if self.target_noise is None else self.target_noise
         return self.replace(
             anchor=anchor,
-            target_noise=noisy,
+            target_noise=self._target_noise(task, anchor),
             pool_weights=weights if self.pool_weights == "auto" else self.pool_weights,
             trunk=_trunk(task, anchor) if self.trunk is None else self.trunk,
             train=_train(task, anchor) if self.train is None else self.train,
+        )
+
+    def _target_noise(self, task: Task, anchor: str) -> bool:
+        closed_form = self.codes == "spectral" and self.generator == "affine"
+        possible = closed_form or not task.is_classification
+        if self.target_noise and not possible:
+            raise ValueError(
+                "target noise on classes needs codes='spectral' and generator='affine', got "
+                f"codes={self.codes!r} and generator={self.generator!r}; use target_noise=False."
+            )
+        return (
+            possible and anchor != "independent" if self.target_noise is None else self.target_noise
         )
 
     def _anchor(self, task: Task) -> str:
@@ -160,17 +175,24 @@ def _trunk(task: Task, anchor: str) -> Trunk:
         return ConvTrunk()
     dim = torch.Size(task.input_shape).numel()
     if dim > JOINT_DIMENSIONS:
-        return MLPTrunk(widths=(512, 512, 512, 512), activation="relu")
+        return MLPTrunk(widths=(512, 512, 512, 512), activation="relu", dropout=0.1)
     if dim == 1:
         return MLPTrunk(widths=(128, 128), fourier=64)
+    if anchor == "conditioned":
+        return MLPTrunk(widths=(512, 512), fourier=256)
     return MLPTrunk(widths=(256, 256), fourier=128)
 
 
 def _train(task: Task, anchor: str) -> TrainConfig:
-    """Enough steps for an exact fit of few labels, or thirty epochs of many."""
+    """Enough steps for an exact fit of few labels, or epochs of many: 150 down to 40."""
     if anchor == "independent":
-        return TrainConfig(steps=max(2000, 30 * len(task.x_obs) // 256), learning_rate=2e-3)
+        epoch = len(task.x_obs) / 256
+        steps = int(max(2000, min(150 * epoch, 6000), 40 * epoch))
+        return TrainConfig(steps=steps, learning_rate=1e-3, weight_decay=0.3)
     if task.is_classification:
         return TrainConfig(steps=1000, pool_batch=64, learning_rate=5e-3)
+    if anchor == "conditioned":
+        rate = 5e-3 if task.input_shape == (1,) else 2e-3
+        return TrainConfig(steps=2000, label_batch=64, pool_batch=64, learning_rate=rate)
     pool_batch = 64 if task.input_shape == (1,) else 128
     return TrainConfig(steps=2000, pool_batch=pool_batch, learning_rate=5e-3)

@@ -9,11 +9,12 @@ from gpn.core.noise import learnt_noise_std
 from gpn.core.spectral import spectral_axes
 from gpn.core.task import Task
 from gpn.core.train import Report, Terms, TrainConfig, train
-from gpn.core.types import Rng, as_generator
+from gpn.core.types import Rng, as_generator, seeded
 from gpn.methods.gpn.config import GPNConfig
-from gpn.methods.gpn.parts import Setting, assemble
+from gpn.methods.gpn.parts import assemble
 from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
-from gpn.methods.gpn.search import chosen_beta
+from gpn.methods.gpn.search import FEWEST_LABELS, chosen_beta
+from gpn.methods.gpn.setting import Setting
 from gpn.progress import progress_bar
 
 
@@ -52,7 +53,8 @@ def fit_resolved(
     def terms() -> Terms:
         return parts.objective.terms(parts.next_batch(rng), rng)
 
-    story["history"] = train(parts.objective, terms, train_config, report)
+    with seeded(seeds):
+        story["history"] = train(parts.objective, terms, train_config, report)
     return make_posterior(parts.objective.generator, task.signature, config, story)
 
 
@@ -66,6 +68,8 @@ def _learnt_settings(
         return config if known_noise else config.replace(noise_std=_evidence(config, task)), story
     if config.beta is not None and (known_noise or not config.target_noise):
         return config, story
+    if config.target_noise and not known_noise and len(task.x_obs) < FEWEST_LABELS:
+        config = config.replace(noise_std=_evidence(config, task))
     return chosen_beta(config, task, seeds, report, fit_resolved)
 
 

@@ -2,8 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -14,41 +13,26 @@ from gpn.core.batch import Batch
 from gpn.core.conditioned import Distil, condition
 from gpn.core.embedding import Embedding
 from gpn.core.generator import AffineGenerator, Generator
-from gpn.core.mixture import mixture_weights
+from gpn.core.mixture import Learner, mixture_weights
 from gpn.core.networks import MLPTrunk, Trunk
 from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
-from gpn.core.pool import Pool, TensorPool
+from gpn.core.pool import TensorPool
 from gpn.core.relation import Independent, Joint, Relation
-from gpn.core.spectral import spectral_axes
-from gpn.core.task import Task
-from gpn.core.train import LabelBatches, Report, TrainConfig
+from gpn.core.spectral import SpectralAxes, StretchedAxes, spectral_axes
 from gpn.core.types import Inputs, as_generator
-from gpn.methods.gpn.config import GPNConfig
+from gpn.methods.gpn.batches import fresh_batches, stored_batches
+from gpn.methods.gpn.density_ratio import network_ratio, tree_ratio
 from gpn.methods.gpn.posterior import build_generator
+from gpn.methods.gpn.setting import Setting
 
 MOST_JOINT_LABELS = 2000
 MOST_STORED_ROWS = 200_000
+MOST_FEATURES = 2048
 ENOUGH_KEPT = 0.99999
 ENOUGH_KEPT_CLASSES = 0.998
+ENOUGH_FEATURES = 0.9999999
 LOW_KEPT = 0.5
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One fit: its resolved configuration, its task on the device, and its randomness."""
-
-    config: GPNConfig
-    trunk: Trunk
-    train: TrainConfig
-    task: Task
-    pool: Pool
-    seeds: torch.Generator
-    report: Report
-    story: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def device(self) -> torch.device:
-        return self.task.x_obs.device
+LABELS_PER_LANDMARKS = 4
 
 
 @dataclass(frozen=True)
@@ -86,21 +70,24 @@ def _stored(setting: Setting) -> Parts:
         _relation(setting, None),
         one_per_row=config.pairing == "one",
     )
-    return Parts(objective.to(task.x_obs), _fresh_batches(setting))
+    return Parts(objective.to(task.x_obs), fresh_batches(setting))
 
 
 def _spectral(setting: Setting) -> Parts:
     """Unlimited anchors along the prior's eigenfunctions; in closed form where g is affine."""
     config, task = setting.config, setting.task
     reference = _reference(setting)
-    axes, n_axes = _axes(setting, reference, config.n_axes)
+    enough = ENOUGH_KEPT_CLASSES if task.is_classification else ENOUGH_KEPT
+    axes = _axes(setting, reference, config.n_axes, enough)
+    if config.anchor == "independent":
+        axes = StretchedAxes(axes)
     most = config.noise_axes if config.target_noise else 0
     directions = noise_directions(len(task.x_obs), most, setting.seeds, task.x_obs)
     anchors = SpectralAnchors(
-        axes, n_axes, task.n_outputs, config.n_anchors, directions, _noise_std(setting)
+        axes, axes.n_axes, task.n_outputs, config.n_anchors, directions, _noise_std(setting)
     )
     relation = _relation(setting, reference)
-    trunk = _tuned(setting.trunk, reference, n_axes)
+    trunk = _tuned(setting.trunk, reference, axes.n_axes)
     generator = _generator(setting, trunk, anchors.code_dim)
     if isinstance(generator, AffineGenerator):
         parts = generator, anchors, relation, axes(task.x_obs), axes(reference)
@@ -113,25 +100,25 @@ def _spectral(setting: Setting) -> Parts:
     else:
         one = config.pairing == "one"
         objective = MonteCarlo(generator, anchors, relation, one_per_row=one)
-    return Parts(objective.to(task.x_obs), _stored_batches(setting, reference))
+    return Parts(objective.to(task.x_obs), stored_batches(setting, reference))
 
 
 def _conditioned(setting: Setting) -> Parts:
     """Prior functions conditioned on all labels in feature space, as targets everywhere."""
     config, task = setting.config, setting.task
     reference = _reference(setting)
-    features, _ = _axes(setting, reference, len(reference))
-    everywhere = torch.cat([task.x_obs, reference])
-    psi = features(everywhere)
+    features = _axes(setting, reference, MOST_FEATURES, ENOUGH_FEATURES)
+    psi = features(torch.cat([task.x_obs, reference]))
     psi_obs, psi_pool = psi.split([len(task.x_obs), len(reference)])
     given = condition(psi_obs, task.y_obs, psi_pool, _noise_std(setting), config.n_axes)
     setting.story["posterior_variance_kept"] = given.kept
-    mean, axes = psi.double() @ given.mean, psi.double() @ given.axes
+    _warn_if_low("posterior's", given.kept, axes=config.n_axes)
+    mean, axes = given.targets(psi)
     trunk = _tuned(setting.trunk, reference, axes.shape[1])
     generator = _generator(setting, trunk, task.n_outputs * axes.shape[1])
     assert isinstance(generator, AffineGenerator)
-    objective = Distil(generator, mean, axes).to(task.x_obs)
-    return Parts(objective, _stored_batches(setting, everywhere))
+    objective = Distil(generator, len(task.x_obs), mean, axes).to(task.x_obs)
+    return Parts(objective, stored_batches(setting, reference))
 
 
 def _tuned(trunk: Trunk, reference: Inputs, n_axes: int) -> Trunk:
@@ -190,33 +177,44 @@ def _weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R"] |
     config = setting.config
     if config.pool_weights != "mixture" or reference is None:
         return None
-    given = mixture_weights(
-        setting.task.x_obs,
-        reference,
-        setting.trunk,
-        setting.train.replace(steps=max(200, setting.train.steps // 6), weight_decay=0.05),
-        setting.seeds,
-        setting.report,
-    )
+    given = mixture_weights(setting.task.x_obs, reference, _ratio(setting), setting.seeds)
     setting.story["pool_rows"], setting.story["pool_weights"] = reference, given.weights
     setting.story["labeled_share"] = given.labeled_share
     return given.weights
 
 
-def _axes(setting: Setting, reference: Inputs, most: int) -> tuple[Any, int]:
-    """Spectral axes on landmarks from the pool: as many as hold nearly all variance, at most."""
-    config, task = setting.config, setting.task
-    landmarks = reference[: config.reference_rows]
-    enough = ENOUGH_KEPT_CLASSES if task.is_classification else ENOUGH_KEPT
-    axes = spectral_axes(config.prior, landmarks, task.n_outputs, most, enough, setting.seeds)
+def _ratio(setting: Setting) -> Learner:
+    """Who tells labeled rows from pool rows: trees for tables, a network for the rest."""
+    if len(setting.task.input_shape) == 1:
+        return tree_ratio(setting.seeds)
+    config = setting.train.replace(steps=max(200, setting.train.steps // 6), weight_decay=0.05)
+    return network_ratio(setting.trunk, config, setting.seeds, setting.report)
+
+
+def _axes(setting: Setting, reference: Inputs, most: int, enough: float) -> SpectralAxes:
+    """As many spectral axes as hold the share `enough` of the prior's variance, at most `most`."""
+    config, outputs = setting.config, setting.task.n_outputs
+    landmarks = _landmarks(setting, reference)
+    axes = spectral_axes(config.prior, landmarks, outputs, most, enough, setting.seeds)
     setting.story["prior_variance_kept"] = axes.kept
-    if axes.kept < LOW_KEPT:
+    _warn_if_low("prior's", axes.kept, axes=axes.n_axes)
+    return axes
+
+
+def _landmarks(setting: Setting, reference: Inputs) -> Float[Tensor, "L *d"]:
+    """Pool rows, and labels beside them: a pool need not reach as far as the labels do."""
+    x_obs, most = setting.task.x_obs, setting.config.reference_rows
+    order = torch.randperm(len(x_obs), generator=setting.seeds)[: most // LABELS_PER_LANDMARKS]
+    return torch.cat([reference[:most], x_obs[order.to(x_obs.device)]])
+
+
+def _warn_if_low(whose: str, kept: float, axes: int) -> None:
+    if kept < LOW_KEPT:
         warnings.warn(
-            f"the {axes.n_axes} spectral axes should hold most of the prior's variance on the "
-            f"pool, they hold {axes.kept:.0%}; raise n_axes, or expect too narrow a spread.",
-            stacklevel=4,
+            f"the {axes} code axes should hold most of the {whose} variance on the pool, they "
+            f"hold {kept:.0%}; raise n_axes, or expect draws that are too smooth.",
+            stacklevel=5,
         )
-    return axes, axes.n_axes
 
 
 def _reference(setting: Setting) -> Inputs:
@@ -249,36 +247,3 @@ def _check_joint(setting: Setting) -> None:
             f"{MOST_JOINT_LABELS} labels, got {n_labels}; use anchor='conditioned' (few "
             "dimensions) or anchor='independent'."
         )
-
-
-def _fresh_batches(setting: Setting) -> Callable[[torch.Generator], Batch]:
-    """Labels in turn, and pool rows drawn anew."""
-    task, rows_of = setting.task, _labels(setting)
-
-    def next_batch(rng: torch.Generator) -> Batch:
-        rows = rows_of.next()
-        x_pool = setting.pool.draw(setting.train.pool_batch, rng)
-        return Batch(task.x_obs[rows], task.y_obs[rows], rows, x_pool)
-
-    return next_batch
-
-
-def _stored_batches(setting: Setting, stored: Inputs) -> Callable[[torch.Generator], Batch]:
-    """Labels in turn, and rows of `stored` with their numbers, for look-ups."""
-    task, rows_of = setting.task, _labels(setting)
-
-    def next_batch(rng: torch.Generator) -> Batch:
-        rows = rows_of.next()
-        size = (setting.train.pool_batch,)
-        picked = torch.randint(len(stored), size, generator=rng, device=rng.device)
-        return Batch(task.x_obs[rows], task.y_obs[rows], rows, stored[picked], picked)
-
-    return next_batch
-
-
-def _labels(setting: Setting) -> LabelBatches:
-    """Batches of labels; joint anchors need all of them every time."""
-    n_labels = len(setting.task.x_obs)
-    joint = setting.config.anchor == "joint"
-    size = n_labels if joint else setting.train.label_batch
-    return LabelBatches(n_labels, size, as_generator(setting.seeds, setting.device))

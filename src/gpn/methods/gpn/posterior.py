@@ -66,8 +66,18 @@ def build_generator(
     shape = under, signature.input_shape, signature.n_outputs, code_dim, rng
     if config.generator == "concat":
         return ConcatGenerator(*shape)
-    independent_outputs = config.codes == "spectral" and not signature.is_classification
-    return AffineGenerator(*shape, blocks=signature.n_outputs if independent_outputs else 1)
+    blocks = signature.n_outputs if _own_codes(config, signature) else 1
+    return AffineGenerator(*shape, blocks=blocks)
+
+
+def _own_codes(config: GPNConfig, signature: Signature) -> bool:
+    """Whether each output has a part of the code for itself.
+
+    Targets are independent, a priori and given the labels. Logits are so a priori only: where the
+    labels decide, a softmax ties them, which joint anchors follow and independent ones ignore.
+    """
+    tied = signature.is_classification and (config.anchor == "joint" or config.target_noise)
+    return config.codes == "spectral" and not tied
 
 
 def make_posterior(

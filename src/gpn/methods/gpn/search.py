@@ -71,11 +71,15 @@ def _trial(
     report: Report,
     fit: Fit,
 ) -> Trial:
-    """Fit a third as long on the kept labels and score the others."""
+    """Fit a third as long on the kept labels and score the others.
+
+    Without target noise: its size is one of the things that the trial is to find.
+    """
     assert config.train is not None
     short = config.train.replace(steps=max(100, config.train.steps // 3))
     quick = config.replace(beta=beta, train=short, target_noise=False)
     posterior = fit(quick, part, seeds, report, {})
+    posterior.report["history"].require_finished()
     if rest.is_classification:
         return _class_trial(beta, posterior, rest)
     return _target_trial(beta, posterior, rest, config.noise_std)

@@ -1,7 +1,6 @@
 """Gaussian processes on a grid in a box, from GPyTorch's parts: the work under `dkl`."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import gpytorch
@@ -20,15 +19,6 @@ from gpn.core.task import Signature, Task
 from gpn.core.train import LabelBatches, Terms
 
 ROWS_AT_ONCE = 1024
-
-
-@contextmanager
-def seeded(seeds: torch.Generator) -> Iterator[None]:
-    """GPyTorch draws from torch's global generators: lend them a seed, then put them back."""
-    seed = torch.randint(2**62, (), generator=seeds)
-    with torch.random.fork_rng():
-        torch.manual_seed(int(seed))
-        yield
 
 
 class GridProcess(gpytorch.models.ApproximateGP):
@@ -133,7 +123,7 @@ class Natural:
             self.optimiser.zero_grad()
             self.strategy._clear_cache()
             rows = _not_square(batches.next().to(task.x_obs.device), task)
-            embedded = process.embedding(task.x_obs[rows])
+            embedded = process.embedding(task.varied(task.x_obs[rows], batches.rng))
             data = process.log_likelihood(embedded, task.y_obs[rows]) / len(rows)
             return {"data": -data, "kl": process.divergence() / len(task.x_obs)}
 

@@ -1,0 +1,75 @@
+"""Two ways to learn log p_labeled(x) / p_pool(x) from rows of both: trees, or a network."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from gpn.core.generator import AffineGenerator
+from gpn.core.mixture import Learner, LogRatio
+from gpn.core.networks import Trunk
+from gpn.core.train import LabelBatches, Report, Terms, TrainConfig, train
+from gpn.core.types import Inputs, as_generator
+
+TREES = 200
+LEAF = 5
+
+
+def tree_ratio(rng: torch.Generator) -> Learner:
+    """Extremely randomised trees (Geurts et al. 2006): the better judge of table rows.
+
+    The two kinds of rows weigh the same, so that p / (1 − p) is the ratio. Leaves hold five rows:
+    with fewer, a handful of labels would be told from each other and not from the pool.
+    """
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    def learn(x_obs: Inputs, x_pool: Float[Tensor, "R *d"]) -> LogRatio:
+        trees = ExtraTreesClassifier(
+            TREES,
+            min_samples_leaf=LEAF,
+            class_weight="balanced",
+            n_jobs=-1,
+            random_state=int(torch.randint(2**31, (), generator=rng)),
+        )
+        is_labeled = torch.cat([torch.ones(len(x_obs)), torch.zeros(len(x_pool))])
+        trees.fit(torch.cat([x_obs, x_pool]).cpu().numpy(), is_labeled.numpy())
+
+        def log_ratio(x: Inputs) -> Float[Tensor, "n"]:
+            share = torch.from_numpy(trees.predict_proba(x.cpu().numpy())[:, 1])
+            return share.clamp(1e-3, 1 - 1e-3).logit().to(x)
+
+        return log_ratio
+
+    return learn
+
+
+def network_ratio(
+    trunk: Trunk, config: TrainConfig, rng: torch.Generator, report: Report
+) -> Learner:
+    """A network on the generator's own kind of trunk: for images, and whatever is not a table."""
+
+    def learn(x_obs: Inputs, x_pool: Float[Tensor, "R *d"]) -> LogRatio:
+        network = AffineGenerator(trunk, tuple(x_obs.shape[1:]), 1, 0, rng).to(x_obs)
+        batches = as_generator(rng, x_obs.device)
+        labels = LabelBatches(len(x_obs), config.label_batch, batches)
+        pool = LabelBatches(len(x_pool), config.label_batch, batches)
+
+        def terms() -> Terms:
+            ours, theirs = x_obs[labels.next()], x_pool[pool.next()]
+            logits = network.columns(torch.cat([ours, theirs]))[0, :, 0]
+            on_obs, on_pool = logits.split([len(ours), len(theirs)])
+            obs_loss = functional.softplus(-on_obs).mean()
+            return {"labeled": obs_loss, "pool": functional.softplus(on_pool).mean()}
+
+        train(network, terms, config, report).require_finished()
+        return _judge(network.eval())
+
+    return learn
+
+
+def _judge(network: AffineGenerator) -> LogRatio:
+    @torch.no_grad()
+    def log_ratio(x: Inputs) -> Float[Tensor, "n"]:
+        return torch.cat([network.columns(part)[0, :, 0] for part in x.split(4096)])
+
+    return log_ratio

@@ -1,0 +1,30 @@
+"""One fit, before it starts: what was chosen, on what, with which randomness."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gpn.core.networks import Trunk
+from gpn.core.pool import Pool
+from gpn.core.task import Task
+from gpn.core.train import Report, TrainConfig
+from gpn.methods.gpn.config import GPNConfig
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One fit: its resolved configuration, its task on the device, and its randomness."""
+
+    config: GPNConfig
+    trunk: Trunk
+    train: TrainConfig
+    task: Task
+    pool: Pool
+    seeds: torch.Generator
+    report: Report
+    story: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        return self.task.x_obs.device
