@@ -51,8 +51,10 @@ def summary(values: list[float]) -> dict[str, float]:
     return {"mean": statistics.fmean(values), "std": spread, "n": len(values)}
 
 
-def device() -> str:
-    if torch.cuda.is_available():
+def device(where: torch.device | None = None) -> str:
+    """The GPU where there is one (or where `where` says so), else the CPU's threads."""
+    on_gpu = torch.cuda.is_available() if where is None else where.type == "cuda"
+    if on_gpu:
         return f"{torch.cuda.get_device_name()}, {torch.get_num_threads()} CPU threads"
     return f"CPU, {torch.get_num_threads()} threads"
 

@@ -1,0 +1,67 @@
+"""What an experiment is made of: a task to learn from, rows to choose settings on, rows to test."""
+
+import copy
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from gpn import Task
+from gpn.core.pool import TensorPool
+
+
+@dataclass(frozen=True)
+class Rows:
+    """In-distribution rows with their labels, and out-of-distribution rows (labels if known)."""
+
+    x_id: Tensor
+    y_id: Tensor
+    x_ood: Tensor
+    y_ood: Tensor | None = None
+
+    def part(self, share: float, rng: torch.Generator) -> "Rows":
+        inside, outside = _some(self.x_id, share, rng), _some(self.x_ood, share, rng)
+        y_ood = None if self.y_ood is None else self.y_ood[outside]
+        return Rows(self.x_id[inside], self.y_id[inside], self.x_ood[outside], y_ood)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split of a data set; `unseen` holds OOD sets that never enter a pool, by name."""
+
+    task: Task
+    valid: Rows
+    test: Rows
+    unseen: dict[str, Tensor] = field(default_factory=dict)
+
+    def merged(self) -> "Split":
+        """The validation rows go to the training rows, once the settings are chosen."""
+        assert isinstance(self.task.pool, TensorPool)
+        valid, task = self.valid, copy.copy(self.task)
+        task.x_obs = torch.cat([task.x_obs, valid.x_id])
+        task.y_obs = torch.cat([task.y_obs, valid.y_id])
+        task.pool = TensorPool(torch.cat([self.task.pool.rows, valid.x_id, valid.x_ood]))
+        return replace(self, task=task)
+
+    def part(self, share: float, seed: int) -> "Split":
+        """A random share of everything, for a quick look."""
+        rng = torch.Generator().manual_seed(seed)
+        return replace(
+            self,
+            task=_task_part(self.task, share, rng),
+            valid=self.valid.part(share, rng),
+            test=self.test.part(share, rng),
+            unseen={name: x[_some(x, share, rng)] for name, x in self.unseen.items()},
+        )
+
+
+def _task_part(task: Task, share: float, rng: torch.Generator) -> Task:
+    labels = task.labels(_some(task.x_obs, share, rng))
+    assert isinstance(task.pool, TensorPool)
+    labels.pool = TensorPool(task.pool.rows[_some(task.pool.rows, share, rng)])
+    return labels
+
+
+def _some(rows: Tensor, share: float, rng: torch.Generator) -> Tensor:
+    """The numbers of a random share of the rows, but ten at least."""
+    return torch.randperm(len(rows), generator=rng)[: max(10, round(share * len(rows)))]

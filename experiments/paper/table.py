@@ -1,0 +1,93 @@
+"""The paper's tables 1 to 3 with our numbers beside them, from the result files alone."""
+
+import json
+from typing import Any
+
+from experiments import results
+from experiments.paper.settings import PLANS
+
+LABELS = {
+    "dropout": "Dropout",
+    "dkl": "DKL GP",
+    "sngp": "SNGP",
+    "ensemble-pr": "Ensemble, PR",
+    "ensemble-or": "Ensemble, OR",
+    "ensemble": "Ensemble, plain",
+    "gp": "Exact GP",
+    "gpn-paper": "GPN, paper preset",
+    "gpn": "**GPN, default**",
+}
+# Column: metric, decimals, percent or not.
+REGRESSION = (
+    ("ID loss", "id_loss", 3, False),
+    ("ID CI-width", "id_width", 2, False),
+    ("ID CI-correct", "id_coverage", 1, True),
+    ("OOD CI-correct", "ood_coverage", 1, True),
+    ("OOD AUC", "ood_auc", 3, False),
+)
+CLASSES = (
+    ("accuracy", "accuracy", 2, True),
+    ("ID entropy", "id_entropy", 3, False),
+    ("OOD entropy", "ood_entropy", 3, False),
+    ("OOD AUC", "ood_auc", 4, False),
+)
+# The paper's own tables: loss, width, OOD CI-correct, AUC; accuracy, entropies, AUC.
+PAPER: dict[str, dict[str, tuple[str, ...]]] = {
+    "superconductor": {
+        "dropout": ("0.11", "0.32", "", "15.9 %", "0.58"),
+        "dkl": ("0.13", "0.74", "", "34.1 %", "0.50"),
+        "sngp": ("0.12", "1.45", "", "86.0 %", "0.82"),
+        "ensemble-pr": ("0.12", "0.26", "", "84.7 %", "0.92"),
+        "ensemble-or": ("0.12", "0.26", "", "76.5 %", "0.95"),
+        "gpn-paper": ("0.12", "0.32", "", "84.8 %", "0.96"),
+    },
+    "mnist": {
+        "dropout": ("98.9 %", "0.009", "0.444", "0.97"),
+        "dkl": ("98.9 %", "0.091", "1.223", "0.99"),
+        "sngp": ("98.5 %", "2.300", "2.300", "0.99"),
+        "ensemble-pr": ("99.1 %", "0.056", "0.862", "0.97"),
+        "ensemble-or": ("99.1 %", "0.070", "2.075", "1.00"),
+        "gpn-paper": ("99.1 %", "0.280", "2.032", "1.00"),
+    },
+    "cifar10": {
+        "dropout": ("64.8 %", "0.103", "0.233", "0.71"),
+        "dkl": ("79.3 %", "0.027", "0.372", "0.76"),
+        "sngp": ("78.7 %", "0.375", "0.847", "0.79"),
+        "ensemble-pr": ("76.4 %", "0.596", "0.640", "0.49"),
+        "ensemble-or": ("76.3 %", "0.468", "2.090", "0.91"),
+        "gpn-paper": ("75.8 %", "0.629", "2.246", "0.96"),
+    },
+}
+
+
+def table(task: str) -> str:
+    """Markdown: one row per method, ours as mean ± standard deviation, the paper's in brackets."""
+    columns = REGRESSION if task.startswith("superconductor") else CLASSES
+    heads = ["method", *(head for head, *_ in columns)]
+    lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
+    lines += [_row(task, method, columns) for method in PLANS[task].methods]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _row(task: str, method: str, columns: tuple[Any, ...]) -> str:
+    path = results.RESULTS / task / f"{method}.json"
+    theirs = PAPER.get(task, {}).get(method, ("",) * len(columns))
+    metrics = json.loads(path.read_text())["metrics"] if path.exists() else None
+    pairs = zip(columns, theirs, strict=True)
+    return " | ".join([LABELS[method], *(_cell(metrics, *column, own) for column, own in pairs)])
+
+
+def _cell(
+    metrics: dict[str, Any] | None,
+    head: str,
+    name: str,
+    decimals: int,
+    percent: bool,  # noqa: FBT001
+    paper: str,
+) -> str:
+    beside = f" ({paper})" if paper else ""
+    if metrics is None:
+        return f"not run{beside}"
+    scale, unit = (100, " %") if percent else (1, "")
+    mean, std = scale * metrics[name]["mean"], scale * metrics[name]["std"]
+    return f"{mean:.{decimals}f} ± {std:.{decimals}f}{unit}{beside}"
