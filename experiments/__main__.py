@@ -1,4 +1,4 @@
-"""`python -m experiments run TASK | table TASK | figure NAME | all`: the paper on real data."""
+"""`python -m experiments run TASK | table TASK | all`: the paper on real data."""
 
 import argparse
 from pathlib import Path
@@ -14,10 +14,6 @@ def main() -> None:
         from experiments.paper.table import table
 
         print(table(options.task))
-    elif options.command == "figure":
-        from experiments.paper.figures import FIGURES
-
-        print(FIGURES[options.name]())
     else:
         tasks = [options.task] if options.command == "run" else list(PLANS)
         for task in tasks:
@@ -58,8 +54,6 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--quick", action="store_true", help="a small share of rows and steps")
     table = commands.add_parser("table", help="print a task's table, from the result files")
     table.add_argument("task", choices=PLANS)
-    figure = commands.add_parser("figure", help="draw a figure, from the result files")
-    figure.add_argument("name")
     return parser
 
 

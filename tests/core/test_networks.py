@@ -2,13 +2,23 @@
 
 import copy
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 import gpn
-from gpn.core.networks import ACTIVATIONS, Erf, Waves, conv_features, conv_stack, fresh, mlp
+from gpn.core.networks import (
+    ACTIVATIONS,
+    Erf,
+    Ramps,
+    Waves,
+    conv_features,
+    conv_stack,
+    fresh,
+    mlp,
+)
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -194,3 +204,47 @@ def test_a_trunk_with_dropout_is_refused_where_it_would_be_ignored(name: str) ->
 def test_dropout_is_a_share() -> None:
     with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got 1\.0"):
         gpn.MLPTrunk(dropout=1.0)
+
+
+class TestRamps:
+    def test_each_number_climbs_its_own_quantiles(self) -> None:
+        """At quantile b of a number, its first b ramps are up and the others still down."""
+        x = torch.rand(999, 3, generator=seeded()) * torch.tensor([1.0, 10.0, 0.1])
+        ramps = Ramps(3, 4)
+        ramps.fit(x)
+        at = x.quantile(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]), dim=0)
+        coded = ramps(at)[:, 3:].reshape(5, 3, 4)
+        stairs = 2 * torch.tril(torch.ones(5, 4), diagonal=-1) - 1
+        torch.testing.assert_close(coded, stairs[:, None].expand(5, 3, 4), atol=0.02, rtol=0)
+        torch.testing.assert_close(ramps(at)[:, :3], at)
+
+    def test_a_number_with_two_values_is_a_step(self) -> None:
+        x = torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0])[:, None]
+        ramps = Ramps(1, 3)
+        ramps.fit(x)
+        coded = ramps(x)[:, 1:]
+        assert coded.isfinite().all()
+        assert (coded[3:] > coded[:1]).any(1).all()
+        assert torch.equal(coded[0], coded[2])
+
+    def test_before_fitting_they_suit_standardised_numbers(self) -> None:
+        coded = Ramps(1, 4)(torch.randn(4000, 1, generator=seeded()))[:, 1:]
+        rising = ((coded > -1) & (coded < 1)).double().mean(0)
+        torch.testing.assert_close(rising, torch.full((4,), 0.25).double(), atol=0.03, rtol=0)
+
+    def test_a_gpn_cuts_at_its_pool_and_saves_the_cuts(self, tmp_path: Path) -> None:
+        x = torch.rand(30, 2, generator=seeded()) * 50
+        trunk = gpn.MLPTrunk(widths=(8,), ramps=4)
+        for settings in ({"noise_std": 0.1}, {"codes": "learnt", "noise_std": 0.1}):
+            config = gpn.GPNConfig(trunk=trunk, train=gpn.TrainConfig(steps=2), **settings)
+            posterior = gpn.GPN(config).fit(gpn.Task(x[:5], x[:5, :1], pool=x), rng=0)
+            features = posterior.generator.features
+            assert isinstance(features, Ramps)
+            torch.testing.assert_close(features.starts[:, 0], x.amin(0))
+            gpn.save(posterior, tmp_path / "ramps.gpn")
+            again = gpn.load(tmp_path / "ramps.gpn")
+            assert torch.equal(again.mean(x), posterior.mean(x))
+
+    def test_not_together_with_waves(self) -> None:
+        with pytest.raises(ValueError, match=r"waves or ramps, got fourier=2 and ramps=3"):
+            gpn.MLPTrunk(fourier=2, ramps=3)

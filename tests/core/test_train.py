@@ -232,3 +232,17 @@ def test_same_seed_same_posterior_bit_by_bit(
     assert torch.equal(given, given_again)
     assert not torch.equal(first, other)
     assert not torch.equal(first, given)
+
+
+def test_weight_decay_is_for_weights() -> None:
+    """Without a gradient, decayed parameters shrink by (1 − lr · decay) a step; others stay."""
+    decayed, free = Point(2.0), Point(2.0)
+    both = torch.nn.ModuleList([decayed, free])
+    config = SGD.replace(steps=3, learning_rate=0.1, weight_decay=0.5)
+
+    def nothing() -> dict[str, Tensor]:
+        return {"loss": 0.0 * (decayed.at + free.at)}
+
+    train(both, nothing, config, ignore, [free])
+    assert float(free.at.detach()) == 2.0
+    assert float(decayed.at.detach()) == pytest.approx(2.0 * 0.95**3)

@@ -17,7 +17,10 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "three-classes"])
-def test_the_truth_is_at_no_distance_from_itself(name: str) -> None:
+def test_the_truth_is_at_no_distance_from_itself(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments.fidelity.measure.REPEATS", 2)
     problem = PROBLEMS[name]()
     truth = exact_posterior(problem)
     measured = against_gp(truth, problem, truth)

@@ -1,4 +1,4 @@
-"""The protocol on small made-up data: splits that do not leak, choices by rule, runs that resume."""
+"""The protocol on small made-up data: splits without leaks, choices by rule, runs that resume."""
 
 import json
 from dataclasses import replace
@@ -18,6 +18,7 @@ from experiments.paper.run import Place, run_method
 from experiments.paper.settings import DIALS, METHODS, PLANS, configured
 from experiments.paper.split import Split
 from experiments.paper.superconductor import THRESHOLD, superconductor, superconductor_grouped
+from experiments.paper.table import table as table_of
 from gpn.core.pool import TensorPool
 
 
@@ -152,9 +153,6 @@ def test_every_method_has_five_settings_that_can_be_built(task: str) -> None:
         assert len({str(c) for c in built}) == 5, f"{method}: {turned}"
 
 
-TINY = 0.1
-
-
 def tiny(monkeypatch: pytest.MonkeyPatch, task: str, **changes: Any) -> None:
     small = gpn.MLPTrunk(widths=(8,) * 2, activation="relu")
     train = gpn.TrainConfig(steps=40, label_batch=16, pool_batch=16)
@@ -206,3 +204,21 @@ def test_classes_have_their_own_columns(
     scores = {"ood_auc_entropy", "ood_auc_mutual_information", "ood_auc_logit_variance"}
     assert wanted | scores | {"ood_auc_unseen_kmnist"} <= set(metrics)
     assert all(value["mean"] >= 0 for name, value in metrics.items() if name != "nll")
+
+
+README = Path(__file__).parents[2] / "experiments" / "README.md"
+
+
+@pytest.mark.parametrize("task", PLANS)
+def test_the_readme_shows_the_tables_that_the_files_give(task: str) -> None:
+    assert table_of(task) in README.read_text()
+
+
+def test_a_method_without_a_file_is_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments.results.RESULTS", tmp_path)
+    lines = table_of("mnist").splitlines()
+    assert len(lines) == 2 + 8
+    assert all("not run" in line for line in lines[2:])
+    assert "not run (98.9 %)" in lines[2], "the paper's number stands beside it"

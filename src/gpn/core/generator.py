@@ -16,6 +16,7 @@ class Generator(nn.Module, ABC):
     """g(x, z) on top of a trunk's features of x."""
 
     code_dim: int
+    features: nn.Module
 
     @abstractmethod
     def forward(self, x: Inputs, codes: Codes) -> Functions:

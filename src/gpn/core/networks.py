@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -103,11 +104,12 @@ class Trunk(Config, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class MLPTrunk(Trunk):
-    """Hidden layers on x itself, with `fourier` random waves of x beside it if asked for.
+    """Hidden layers on x itself, with random waves of x or ramps of each number beside it.
 
-    The waves cos(w·x + c) let a small network follow a rough prior; their frequencies |w| spread
-    evenly on a log scale over `fourier_range`. None stands for (0.5, 10), or in a GPN with
-    spectral codes for frequencies up to those of the prior's own axes.
+    The `fourier` waves cos(w·x + c) let a small network follow a rough prior; their frequencies
+    |w| spread evenly on a log scale over `fourier_range`. None stands for (0.5, 10), or in a GPN
+    with spectral codes for frequencies up to those of the prior's own axes. `ramps` cuts the range
+    of every number at that many quantiles, as trees would; a GPN takes them from its pool.
     """
 
     widths: tuple[int, ...] = (256, 256, 256)
@@ -115,12 +117,20 @@ class MLPTrunk(Trunk):
     dropout: float = 0.0
     fourier: int = 0
     fourier_range: tuple[float, float] | None = None
+    ramps: int = 0
 
     def __post_init__(self) -> None:
         check_trunk(self)
+        if min(self.fourier, self.ramps) > 0:
+            raise ValueError(
+                f"a trunk has waves or ramps, got fourier={self.fourier} and ramps={self.ramps}; "
+                "set one of them to 0."
+            )
 
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
         dim = torch.Size(input_shape).numel()
+        if self.ramps > 0:
+            return Ramps(dim, self.ramps), dim * (1 + self.ramps)
         if self.fourier == 0:
             return nn.Flatten(), dim
         scales = self.fourier_range or (0.5, 10.0)
@@ -194,6 +204,36 @@ class Waves(nn.Module):
     def forward(self, x: Inputs) -> Tensor:
         flat = x.flatten(1)
         return torch.cat([flat, (flat @ self.frequencies + self.phases).cos()], dim=1)
+
+
+class Ramps(nn.Module):
+    """x with piecewise linear codes of each number beside it (Gorishniy et al. 2022).
+
+    Ramp b rises from −1 to 1 between quantiles b and b + 1 of its number; before `fit` those are
+    the quantiles of a standard normal law.
+    """
+
+    starts: Tensor
+    widths: Tensor
+
+    def __init__(self, dim: int, count: int) -> None:
+        super().__init__()
+        inner = torch.linspace(0, 1, count + 1)[1:-1]
+        cuts = torch.cat([torch.tensor([-3.0]), torch.special.ndtri(inner), torch.tensor([3.0])])
+        self.register_buffer("starts", cuts[:-1].expand(dim, -1).clone())
+        self.register_buffer("widths", cuts.diff().expand(dim, -1).clone())
+
+    def fit(self, x: Inputs) -> None:
+        """Cut each number at its quantiles among the rows; equal cuts become a step."""
+        levels = torch.linspace(0, 1, self.starts.shape[1] + 1, dtype=torch.float64)
+        cuts = torch.from_numpy(np.quantile(x.flatten(1).double().cpu().numpy(), levels, axis=0)).T
+        self.starts.copy_(cuts[:, :-1])
+        self.widths.copy_(cuts.diff().clamp_min(1e-6))
+
+    def forward(self, x: Inputs) -> Tensor:
+        flat = x.flatten(1)
+        ramps = ((flat[:, :, None] - self.starts) / self.widths).clamp(0.0, 1.0)
+        return torch.cat([flat, (2 * ramps - 1).flatten(1)], dim=1)
 
 
 def refuse_dropout(trunk: Trunk, who: str) -> None:

@@ -24,6 +24,11 @@ class Objective(nn.Module, ABC):
 
     generator: Generator
 
+    @property
+    def undecayed(self) -> list[nn.Module]:
+        """What weight decay leaves alone: learnt codes, where there are some."""
+        return [module for module in self.modules() if isinstance(module, Anchors)]
+
     @abstractmethod
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         """The weighted terms of the loss; their sum is minimised."""

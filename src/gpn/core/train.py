@@ -4,7 +4,7 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -95,14 +95,21 @@ class LabelBatches:
 
 
 def train(
-    module: nn.Module, terms: Callable[[], Terms], config: TrainConfig, report: Report
+    module: nn.Module,
+    terms: Callable[[], Terms],
+    config: TrainConfig,
+    report: Report,
+    undecayed: Iterable[nn.Module] = (),
 ) -> History:
     """Minimise the sum of `terms()` over the module's parameters.
+
+    Weight decay is for weights: the parameters of `undecayed` (codes, scales of a kernel, noise),
+    whose zero means nothing, are left out of it.
 
     The loss is read back only at some fifty checks. Ctrl-C ends the run with a warning and
     leaves the module in the best state that a check has seen.
     """
-    optimiser, schedule = _optimiser(module, config)
+    optimiser, schedule = _optimiser(module, config, undecayed)
     history, best, started = History(config.steps), _Best(module), time.perf_counter()
     every = max(1, config.steps // CHECKS)
     try:
@@ -155,13 +162,16 @@ class _Best:
 
 
 def _optimiser(
-    module: nn.Module, config: TrainConfig
+    module: nn.Module, config: TrainConfig, undecayed: Iterable[nn.Module]
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    free = {id(parameter) for part in undecayed for parameter in part.parameters()}
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in trained if id(p) not in free], "weight_decay": config.weight_decay},
+        {"params": [p for p in trained if id(p) in free], "weight_decay": 0.0},
+    ]
     make = {"adam": torch.optim.AdamW, "sgd": torch.optim.SGD}[config.optimiser]
-    optimiser: torch.optim.Optimizer = make(
-        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
-    )
+    optimiser: torch.optim.Optimizer = make(groups, lr=config.learning_rate, fused=True)
     if config.schedule == "constant":
         return optimiser, torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)
     return optimiser, torch.optim.lr_scheduler.OneCycleLR(

@@ -91,7 +91,8 @@ class DKL:
         with progress_bar("DKL", show=progress) as report, seeded(seeds):
             natural = Natural(process, moved, config.natural_rate)
             batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
-            train(process.learnt, natural.steps(batches), config.train, report)
+            steps = natural.steps(batches)
+            train(process.learnt, steps, config.train, report, process.hyperparameters)
             if not task.is_classification:
                 natural.solve()
         return DKLPosterior(embedding.eval(), *process.grid_law(), task.signature, config)

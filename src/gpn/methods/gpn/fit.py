@@ -54,7 +54,9 @@ def fit_resolved(
         return parts.objective.terms(parts.next_batch(rng), rng)
 
     with seeded(seeds):
-        story["history"] = train(parts.objective, terms, train_config, report)
+        story["history"] = train(
+            parts.objective, terms, train_config, report, parts.objective.undecayed
+        )
     return make_posterior(parts.objective.generator, task.signature, config, story)
 
 

@@ -14,7 +14,7 @@ from gpn.core.conditioned import Distil, condition
 from gpn.core.embedding import Embedding
 from gpn.core.generator import AffineGenerator, Generator
 from gpn.core.mixture import Learner, mixture_weights
-from gpn.core.networks import MLPTrunk, Trunk
+from gpn.core.networks import MLPTrunk, Ramps, Trunk
 from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
 from gpn.core.pool import TensorPool
 from gpn.core.relation import Independent, Joint, Relation
@@ -88,7 +88,7 @@ def _spectral(setting: Setting) -> Parts:
     )
     relation = _relation(setting, reference)
     trunk = _tuned(setting.trunk, reference, axes.n_axes)
-    generator = _generator(setting, trunk, anchors.code_dim)
+    generator = _generator(setting, trunk, anchors.code_dim, reference)
     if isinstance(generator, AffineGenerator):
         parts = generator, anchors, relation, axes(task.x_obs), axes(reference)
         if task.is_classification:
@@ -115,7 +115,7 @@ def _conditioned(setting: Setting) -> Parts:
     _warn_if_low("posterior's", given.kept, axes=config.n_axes)
     mean, axes = given.targets(psi)
     trunk = _tuned(setting.trunk, reference, axes.shape[1])
-    generator = _generator(setting, trunk, task.n_outputs * axes.shape[1])
+    generator = _generator(setting, trunk, task.n_outputs * axes.shape[1], reference)
     assert isinstance(generator, AffineGenerator)
     objective = Distil(generator, len(task.x_obs), mean, axes).to(task.x_obs)
     return Parts(objective, stored_batches(setting, reference))
@@ -131,9 +131,14 @@ def _tuned(trunk: Trunk, reference: Inputs, n_axes: int) -> Trunk:
     return trunk.replace(fourier_range=(min(2.0 / extent, fastest / 4), fastest))
 
 
-def _generator(setting: Setting, trunk: Trunk, code_dim: int) -> Generator:
+def _generator(
+    setting: Setting, trunk: Trunk, code_dim: int, reference: Inputs | None = None
+) -> Generator:
     signature = setting.task.signature
-    return build_generator(setting.config, signature, code_dim, setting.seeds, trunk)
+    generator = build_generator(setting.config, signature, code_dim, setting.seeds, trunk)
+    if isinstance(generator.features, Ramps):
+        generator.features.fit(_reference(setting) if reference is None else reference)
+    return generator
 
 
 def _relation(setting: Setting, reference: Inputs | None) -> Relation:

@@ -60,8 +60,8 @@ class DeepProcess(nn.Module):
         self.embedding = embedding
         self.grid = grid.double()
         self.likelihood = _likelihood(signature, noise_std).double()
-        parts = [embedding, grid.mean_module, grid.covar_module, self.likelihood]
-        self.learnt = nn.ModuleList(parts)
+        self.hyperparameters = [grid.mean_module, grid.covar_module, self.likelihood]
+        self.learnt = nn.ModuleList([embedding, *self.hyperparameters])
 
     def log_likelihood(self, embedded: Float[Tensor, "n e"], y: Tensor) -> Float[Tensor, ""]:
         """Σ_i E_q log p(y_i | f(x_i)), over rows and outputs."""
