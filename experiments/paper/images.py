@@ -42,11 +42,13 @@ def _split(
     scale = _Scale(ours.train.x[train])
     x, x_ood = scale(ours.train.x), scale(theirs.train.x)
     cut = round(OOD_VALID_SHARE * len(x_ood))
-    pool = torch.cat([x[train], _as_often(x_ood[cut:], len(train))])
+    strangers = x_ood[cut:]
+    pool = torch.cat([x[train], _as_often(strangers, len(train))])
     return Split(
         Task(x[train], ours.train.y[train], pool=pool, n_classes=10, augment=augment),
         Rows(x[valid], ours.train.y[valid], x_ood[:cut]),
         Rows(scale(ours.test.x), ours.test.y, scale(theirs.test.x)),
+        strangers,
         {name: scale(data.images(file, folder).test.x) for name, file in unseen.items()},
     )
 

@@ -27,11 +27,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class Split:
-    """One split of a data set; `unseen` holds OOD sets that never enter a pool, by name."""
+    """One split of a data set.
+
+    `strangers` are the out-of-distribution rows that the task's pool holds; `unseen` are OOD sets
+    that never enter a pool, by name.
+    """
 
     task: Task
     valid: Rows
     test: Rows
+    strangers: Tensor
     unseen: dict[str, Tensor] = field(default_factory=dict)
 
     def merged(self) -> "Split":
@@ -41,7 +46,17 @@ class Split:
         task.x_obs = torch.cat([task.x_obs, valid.x_id])
         task.y_obs = torch.cat([task.y_obs, valid.y_id])
         task.pool = TensorPool(torch.cat([self.task.pool.rows, valid.x_id, valid.x_ood]))
-        return replace(self, task=task)
+        return replace(self, task=task, strangers=torch.cat([self.strangers, valid.x_ood]))
+
+    def contaminated(self, share: float, seed: int) -> "Split":
+        """The same with a pool of labeled rows, and strangers that make up `share` of it."""
+        rng = torch.Generator().manual_seed(seed)
+        known, task = self.task.x_obs, copy.copy(self.task)
+        count = round(share / (1 - share) * len(known))
+        order = torch.randperm(len(self.strangers), generator=rng)
+        picked = order.repeat(-(-count // len(order)))[:count]
+        task.pool = TensorPool(torch.cat([known, self.strangers[picked]]))
+        return replace(self, task=task, strangers=self.strangers[picked])
 
     def part(self, share: float, seed: int) -> "Split":
         """A random share of everything, for a quick look."""
@@ -51,6 +66,7 @@ class Split:
             task=_task_part(self.task, share, rng),
             valid=self.valid.part(share, rng),
             test=self.test.part(share, rng),
+            strangers=self.strangers[_some(self.strangers, share, rng)],
             unseen={name: x[_some(x, share, rng)] for name, x in self.unseen.items()},
         )
 

@@ -46,7 +46,8 @@ def _split(seed: int, folder: Path | None, deal: Deal) -> Split:
     known = table.y >= THRESHOLD
     labeled = train[known[train]]
     task = Task(x[labeled], y[labeled], pool=x[train])
-    return Split(task, *(_rows(x, y, known, rows) for rows in (valid, test)))
+    judged = (_rows(x, y, known, rows) for rows in (valid, test))
+    return Split(task, *judged, strangers=x[train[~known[train]]])
 
 
 def _standardised(values: Tensor, train: Tensor) -> Tensor:

@@ -14,7 +14,9 @@ import gpn
 from experiments.paper import run as protocol
 from experiments.paper.choose import chosen
 from experiments.paper.images import cifar10, mnist
+from experiments.paper.pool_share import run_shares, with_share
 from experiments.paper.run import Place, run_method
+from experiments.paper.scalability import run_scalability
 from experiments.paper.settings import DIALS, METHODS, PLANS, configured
 from experiments.paper.split import Split
 from experiments.paper.superconductor import THRESHOLD, superconductor, superconductor_grouped
@@ -204,6 +206,41 @@ def test_classes_have_their_own_columns(
     scores = {"ood_auc_entropy", "ood_auc_mutual_information", "ood_auc_logit_variance"}
     assert wanted | scores | {"ood_auc_unseen_kmnist"} <= set(metrics)
     assert all(value["mean"] >= 0 for name, value in metrics.items() if name != "nll")
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.0])
+def test_strangers_are_the_asked_share_of_the_pool(share: float, table: SimpleNamespace) -> None:
+    split = superconductor(0).contaminated(share, seed=0)
+    labeled = as_set(split.task.x_obs)
+    strange = [tuple(row) not in labeled for row in pool_rows(split).tolist()]
+    assert sum(strange) / len(strange) == pytest.approx(share, abs=0.01)
+
+
+def test_a_made_up_pool_keeps_to_the_range_of_the_labels(table: SimpleNamespace) -> None:
+    split = with_share(superconductor(0), None, seed=0)
+    x, made = split.task.x_obs, pool_rows(split)
+    assert made.shape == x.shape
+    assert not as_set(made) & as_set(x)
+    assert (made >= x.amin(0)).all()
+    assert (made <= x.amax(0)).all()
+
+
+def test_shares_and_scalability_use_the_chosen_settings(
+    table: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny(monkeypatch, "superconductor", seeds=1)
+    monkeypatch.setattr("experiments.paper.scalability.MOST_MEMBERS", 4)
+    place = Place(results=tmp_path, device="cpu")
+    for method in ("gpn", "gpn-paper", "ensemble-or", "ensemble-pr"):
+        run_method("superconductor", method, place, lambda line: None)
+    lines: list[str] = []
+    rows = json.loads(run_shares("superconductor", place, lines.append).read_text())["rows"]
+    assert len(rows) == len(lines) == 15
+    run_shares("superconductor", place, lines.append)
+    assert len(lines) == 15, "what is done is not done again"
+    grown = json.loads(run_scalability("superconductor", place, lines.append).read_text())["rows"]
+    assert [row["members"] for row in grown] == [0, 2, 4, 2, 4]
+    assert grown[2]["seconds"] > grown[1]["seconds"]
 
 
 README = Path(__file__).parents[2] / "experiments" / "README.md"
