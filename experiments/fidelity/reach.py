@@ -6,7 +6,7 @@ import torch
 
 import gpn
 from experiments import results
-from experiments.fidelity.measure import against_gp, timed_fit
+from experiments.fidelity.measure import by_moments, timed_fit
 from experiments.fidelity.problems import Problem, plane
 from experiments.fidelity.truth import exact_posterior
 from gpn import GPNConfig
@@ -53,7 +53,7 @@ def run_reach(threads: int) -> None:
         exact_seconds = time.perf_counter() - started
         for name, config in approaches(n_labels).items():
             posterior, seconds = timed_fit(config, problem, seed=0)
-            measured = against_gp(posterior, problem, truth)
+            measured = by_moments(posterior, problem, truth)
             row = {"labels": n_labels, "seconds": seconds, "exact_gp_seconds": exact_seconds}
             row.update({key: measured[key] for key in KEYS})
             rows.setdefault(name, []).append(row)

@@ -15,7 +15,8 @@ from experiments import results
 from experiments.paper.run import Place, Say, measure, split_of
 from experiments.paper.settings import DIALS, configured
 from experiments.paper.split import Split
-from gpn import box, methods
+from gpn import methods
+from gpn.core.pool import TensorPool
 
 SHARES: dict[str, float | None] = {"50%": 0.5, "10%": 0.1, "1%": 0.01, "0%": 0.0, "none": None}
 METHODS = ("gpn", "gpn-paper", "ensemble-or")
@@ -38,7 +39,7 @@ def run_shares(task: str, place: Place, say: Say = print) -> Path:
 
 
 def _row(task: str, method: str, share: str, seed: int, place: Place) -> dict[str, Any]:
-    chosen = json.loads((place.results / task / f"{method}.json").read_text())["choice"]["chosen"]
+    chosen = place.choice(task, method)
     config = configured(place.plan(task), method, chosen)
     config["train"] = config["train"].replace(device=place.device)
     split = with_share(split_of(task, seed, place).merged(), SHARES[share], seed)
@@ -52,12 +53,9 @@ def with_share(split: Split, share: float | None, seed: int) -> Split:
     if share is not None:
         return split.contaminated(share, seed)
     made_up = split.contaminated(0.0, seed)
-    flat = split.task.x_obs.flatten(1)
-    low, high = flat.amin(0), flat.amax(0)
-    shape = split.task.x_obs.shape[1:]
-    rng = torch.Generator().manual_seed(seed)
-    rows = box(low.tolist(), high.tolist()).draw(len(flat), rng).reshape(-1, *shape)
-    made_up.task.pool = type(made_up.task.pool)(rows.to(split.task.x_obs))
+    x, rng = split.task.x_obs, torch.Generator().manual_seed(seed)
+    low, high = x.amin(0), x.amax(0)
+    made_up.task.pool = TensorPool(low + (high - low) * torch.rand(x.shape, generator=rng))
     return made_up
 
 

@@ -38,6 +38,18 @@ class Place:
     def plan(self, task: str) -> Plan:
         return PLANS[task] if self.quick is None else PLANS[task].quick(self.quick)
 
+    def choice(self, task: str, method: str) -> Any:
+        """The value of the method's dial that the protocol chose; a quick look takes the middle."""
+        if self.quick is not None:
+            return DIALS[method][1][MIDDLE]
+        path = self.results / task / f"{method}.json"
+        if not path.exists():
+            raise FileNotFoundError(
+                f"the setting of {method} on {task} must be chosen first, {path.name} is missing; "
+                f"try python -m experiments run {task} --method {method}."
+            )
+        return json.loads(path.read_text())["choice"]["chosen"]
+
     def run_file(self, task: str, name: str) -> Path:
         return self.results / task / "runs" / f"{name}.json"
 
@@ -80,15 +92,17 @@ def _once(
     stage: Callable[[Split], tuple[Split, str]],
 ) -> dict[str, Any]:
     """One fit, or what is left of it from an earlier time."""
-    if path.exists():
-        return json.loads(path.read_text())
     dial, values = DIALS[method]
+    if path.exists() and (run := json.loads(path.read_text()))["setting"] == {
+        dial: values[setting]
+    }:
+        return run
     config = configured(place.plan(task), method, values[setting])
     if "train" in config:
         config["train"] = config["train"].replace(device=place.device)
     split, rows = stage(split_of(task, seed, place))
     run = measure(split, rows, methods.get(method, **config), method, seed, place)
-    run = {"setting": {dial: values[setting]}, "seed": seed, **run}
+    run = {"setting": own, "seed": seed, **run}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(run, indent=1) + "\n")
     say(_line(task, method, rows, run))

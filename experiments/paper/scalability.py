@@ -49,6 +49,7 @@ def _ensemble(
     task: str, method: str, moved: Task, split: Split, place: Place, say: Say
 ) -> list[dict[str, Any]]:
     rows, together, total, group = [], [], 0.0, GROUP[task]
+    _fit(task, method, moved, 0, place, steps=20, n_members=group)  # not counted either
     for first in range(0, MOST_MEMBERS, group):
         posterior, seconds = _fit(task, method, moved, first, place, n_members=group)
         together.append(posterior)
@@ -68,8 +69,7 @@ def _fit(
     steps: int | None = None,
     **changes: Any,
 ) -> tuple[Posterior, float]:
-    chosen = json.loads((place.results / task / f"{method}.json").read_text())["choice"]["chosen"]
-    config = configured(place.plan(task), method, chosen)
+    config = configured(place.plan(task), method, place.choice(task, method))
     train = config["train"].replace(device=place.device)
     config["train"] = train if steps is None else train.replace(steps=steps)
     started = time.perf_counter()

@@ -47,9 +47,10 @@ class Plan:
     methods: tuple[str, ...] = METHODS
 
     def quick(self, share: float) -> "Plan":
-        """The same with fewer steps, once."""
+        """The same with fewer steps of smaller batches, once."""
         steps = max(10, round(share * self.train.steps))
-        return replace(self, train=self.train.replace(steps=steps), seeds=1)
+        train = self.train.replace(steps=steps, label_batch=64, pool_batch=64)
+        return replace(self, train=train, seeds=1)
 
 
 def _table(width: int) -> MLPTrunk:

@@ -6,6 +6,7 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpn
@@ -111,6 +112,9 @@ def test_half_a_step_is_refused() -> None:
     class Loose(Config):
         steps: Any = 1
 
-    require_counts(Loose(steps=3), "steps")
+    for good in (3, np.int64(3)):
+        require_counts(Loose(steps=good), "steps")
+    with pytest.raises(ValueError, match="whole number"):
+        require_counts(Loose(steps=True), "steps")
     with pytest.raises(ValueError, match=r"whole number of at least 1, got steps=1\.5"):
         require_counts(Loose(steps=1.5), "steps")

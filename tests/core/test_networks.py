@@ -3,12 +3,14 @@
 import copy
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import gpn
+from gpn.core.generator import ConcatGenerator
 from gpn.core.networks import (
     ACTIVATIONS,
     Erf,
@@ -195,10 +197,24 @@ def test_dropout_follows_the_seed_and_leaves_the_global_state_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["dropout", "sngp", "ensemble"])
-def test_a_trunk_with_dropout_is_refused_where_it_would_be_ignored(name: str) -> None:
-    method = gpn.methods.get(name, trunk=gpn.MLPTrunk(widths=(4,), dropout=0.1))
-    with pytest.raises(ValueError, match=r"without dropout, got dropout=0\.1; use 0"):
+@pytest.mark.parametrize("extra", [{"dropout": 0.1}, {"ramps": 3}])
+def test_what_a_method_would_ignore_is_refused(name: str, extra: dict[str, Any]) -> None:
+    method = gpn.methods.get(name, trunk=gpn.MLPTrunk(widths=(4,), **extra))
+    (what,) = extra
+    with pytest.raises(ValueError, match=rf"without {what}, got {what}=.*; use 0"):
         method.fit(gpn.Task([[0.0], [1.0]], [0.0, 1.0]), rng=0)
+
+
+def test_dropout_reaches_every_hidden_layer_of_a_concat_generator() -> None:
+    trunk = gpn.MLPTrunk(widths=(4, 4), dropout=0.5)
+    generator = ConcatGenerator(trunk, (1,), 1, 2, seeded())
+    assert sum(isinstance(module, nn.Dropout) for module in generator.modules()) == 2
+
+
+@pytest.mark.parametrize("name", ["fourier", "ramps"])
+def test_counts_of_features_are_not_negative(name: str) -> None:
+    with pytest.raises(ValueError, match="must not be negative"):
+        gpn.MLPTrunk(**{name: -1})
 
 
 def test_dropout_is_a_share() -> None:

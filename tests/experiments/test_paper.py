@@ -91,9 +91,15 @@ class TestSuperconductor:
         torch.testing.assert_close(pool.mean(0), torch.zeros(3).double(), atol=1e-6, rtol=0)
         torch.testing.assert_close(pool.std(0), torch.ones(3).double(), atol=1e-6, rtol=0)
 
-    def test_only_the_grouped_split_keeps_twins_together(self, table: SimpleNamespace) -> None:
+    @pytest.mark.parametrize("seed", range(6))
+    @pytest.mark.parametrize("group", [2, 7, 40])
+    def test_only_the_grouped_split_keeps_twins_together(
+        self, seed: int, group: int, table: SimpleNamespace
+    ) -> None:
+        """Whatever the size of the groups, and wherever the cuts would fall in them."""
+        table.x = table.x[: -(-400 // group)].repeat_interleave(group, dim=0)[:400]
         for make, leaks in ((superconductor, True), (superconductor_grouped, False)):
-            split = make(0)
+            split = make(seed).merged()
             test = as_set(torch.cat([split.test.x_id, split.test.x_ood]))
             assert bool(test & as_set(pool_rows(split))) == leaks
 
@@ -191,6 +197,10 @@ def test_finished_runs_are_not_made_again(
     again = run_method("superconductor", "gp", place, lines.append)
     assert len(lines) == 1, "only the one that is gone"
     assert again["metrics"] == first["metrics"]
+    monkeypatch.setitem(DIALS, "gp", ("noise_std", (0.15, 0.2, 0.3, 0.4, 0.5)))
+    lines.clear()
+    run_method("superconductor", "gp", place, lines.append)
+    assert "noise_std=0.15" in lines[0], "nor is a run of another setting taken for it"
 
 
 @pytest.mark.parametrize("method", ["gpn", "gpn-paper", "dropout", "ensemble-or"])
@@ -241,6 +251,12 @@ def test_shares_and_scalability_use_the_chosen_settings(
     grown = json.loads(run_scalability("superconductor", place, lines.append).read_text())["rows"]
     assert [row["members"] for row in grown] == [0, 2, 4, 2, 4]
     assert grown[2]["seconds"] > grown[1]["seconds"]
+
+
+def test_a_setting_that_was_never_chosen_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"must be chosen first.*run mnist --method gpn"):
+        Place(results=tmp_path).choice("mnist", "gpn")
+    assert Place(results=tmp_path, quick=0.1).choice("mnist", "gpn") == DIALS["gpn"][1][2]
 
 
 README = Path(__file__).parents[2] / "experiments" / "README.md"

@@ -300,3 +300,47 @@ def test_spectral_codes_with_the_concat_generator_train(anchor: str, task: gpn.T
     assert isinstance(posterior, ConcatPosterior)
     losses = [check["data"] + check["anchor"] for check in posterior.report["history"].checks]
     assert sum(losses[-5:]) < sum(losses[:5])
+
+
+def test_only_a_detector_is_regularised_and_the_paper_has_none_of_it() -> None:
+    task = targets(70, 20)
+    for settings, regularised in (
+        ({}, True),
+        ({"anchor": "joint"}, False),
+        ({"anchor": "conditioned"}, False),
+    ):
+        resolved = gpn.GPNConfig(**settings).resolved(task)
+        assert (resolved.trunk.dropout > 0, resolved.train.weight_decay > 0) == (
+            regularised,
+            regularised and resolved.anchor == "independent",
+        )
+    paper = gpn.GPNConfig.paper().resolved(task)
+    assert (paper.trunk.dropout, paper.train.weight_decay) == (0.0, 0.0)
+
+
+def test_the_ratio_network_follows_the_seed_and_leaves_the_global_state_alone() -> None:
+    images = rows(40, 16).reshape(40, 1, 4, 4)
+    task = gpn.Task(images[:20], (images[:20, 0, 0, 0] > 0).long(), pool=images)
+    trunk = gpn.ConvTrunk(channels=(2,), widths=(8,), dropout=0.5)
+    weights = []
+    for global_seed in (1, 2):
+        torch.manual_seed(global_seed)
+        before = torch.random.get_rng_state()
+        report = fit(task, trunk=trunk, beta=0.1).report
+        assert torch.equal(torch.random.get_rng_state(), before)
+        weights.append(report["pool_weights"])
+    assert torch.equal(*weights)
+
+
+def test_the_kept_share_is_judged_at_rows_that_did_not_make_the_axes() -> None:
+    """In 30 dimensions few landmarks describe themselves better than other rows."""
+    task = gpn.Task(rows(20, 30), rows(20, 1), pool=rows(400, 30, seed=1))
+    posterior = fit(task, beta=0.1, n_axes=30)
+    x = task.pool.rows
+    prior = posterior.config.prior
+    axes = parts.spectral_axes(prior, x[:32], 1, 30, 1.0, torch.Generator())
+    itself, others = (
+        float(axes(some).square().sum() / axes.variance(some).sum()) for some in (x[:32], x[32:])
+    )
+    assert posterior.report["prior_variance_kept"] == pytest.approx(others, abs=0.1)
+    assert itself > others + 0.2

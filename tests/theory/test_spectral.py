@@ -74,3 +74,13 @@ def test_drawn_and_exact_variances_agree() -> None:
     drawn = DrawnAxes(prior, x, 2, 1.0)
     exact = KernelAxes(MLPPrior(), x, 2, 1.0)
     torch.testing.assert_close(drawn.variance(x), exact.variance(x), rtol=0.1, atol=0.0)
+
+
+def test_a_row_that_the_axes_know_nothing_of_stays_finite() -> None:
+    """A feature that is zero on every landmark, and a prior without biases: ψ(x) = 0 there."""
+    landmarks = torch.zeros(10, 2, dtype=torch.float64)
+    landmarks[:, 0] = torch.linspace(-2, 2, 10)
+    spec = MLPPrior(bias_variance=(0.0, 0.0))
+    stranger = torch.tensor([[0.0, 3.0]], dtype=torch.float64)
+    psi = StretchedAxes(KernelAxes(spec, landmarks, 5, 1.0))(stranger)
+    assert psi.isfinite().all()

@@ -44,8 +44,9 @@ class Conditioned:
         wide = psi.double()
         axes = wide @ self.axes
         spread = torch.linalg.solve_triangular(self.cholesky, wide.T, upper=False)
-        kept = axes.square().sum(1).clamp_min(torch.finfo(axes.dtype).tiny)
-        stretch = (spread.square().sum(0) / kept).sqrt()
+        whole = spread.square().sum(0).clamp_min(torch.finfo(axes.dtype).tiny)
+        kept = torch.maximum(axes.square().sum(1), torch.finfo(axes.dtype).eps * whole)
+        stretch = (whole / kept).sqrt()
         return wide @ self.mean, axes * stretch[:, None]
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+from numbers import Integral
 from typing import Any, TypeVar
 
 C = TypeVar("C", bound="Config")
@@ -43,7 +44,7 @@ def require_counts(owner: Config, *names: str) -> None:
     """Raise unless each named setting is a whole number from 1 on."""
     for name in names:
         value = getattr(owner, name)
-        if not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {name}={value!r}.")
 
 

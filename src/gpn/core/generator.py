@@ -113,4 +113,9 @@ class AffineGenerator(Generator):
 def _tail(trunk: Trunk, n_outputs: int) -> list[nn.Module]:
     """What follows the first hidden layer."""
     sizes = (*trunk.widths, n_outputs)
-    return [ACTIVATIONS[trunk.activation](), *mlp(sizes, trunk.activation, trunk.dropout)]
+    first = [nn.Dropout(trunk.dropout)] if trunk.dropout > 0 else []
+    return [
+        ACTIVATIONS[trunk.activation](),
+        *first,
+        *mlp(sizes, trunk.activation, trunk.dropout),
+    ]

@@ -24,7 +24,10 @@ Learner = Callable[[Inputs, Float[Tensor, "R *d"]], LogRatio]
 
 @dataclass(frozen=True)
 class MixtureWeights:
-    """One weight per pool row, in [FLOOR, 1], and the estimated share π of labeled-like rows."""
+    """One weight per pool row, in [FLOOR, 1], and the estimated share π of labeled-like rows.
+
+    Where strangers overlap with labeled rows, both err on the side of labeled-like.
+    """
 
     weights: Float[Tensor, "R"]
     labeled_share: float

@@ -121,6 +121,11 @@ class MLPTrunk(Trunk):
 
     def __post_init__(self) -> None:
         check_trunk(self)
+        if min(self.fourier, self.ramps) < 0:
+            raise ValueError(
+                "fourier and ramps must not be negative, got "
+                f"fourier={self.fourier} and ramps={self.ramps}; 0 is without."
+            )
         if min(self.fourier, self.ramps) > 0:
             raise ValueError(
                 f"a trunk has waves or ramps, got fourier={self.fourier} and ramps={self.ramps}; "
@@ -236,8 +241,16 @@ class Ramps(nn.Module):
         return torch.cat([flat, (2 * ramps - 1).flatten(1)], dim=1)
 
 
-def refuse_dropout(trunk: Trunk, who: str) -> None:
-    """Raise where a trunk asks for dropout that `who` would not apply."""
+def fit_features(features: nn.Module, x: Inputs) -> None:
+    """Let features that depend on the data, if these are such, see some rows."""
+    if isinstance(features, Ramps):
+        features.fit(x)
+
+
+def refuse_extras(trunk: Trunk, who: str) -> None:
+    """Raise where a trunk asks for dropout, or for ramps, that `who` would not apply."""
+    if isinstance(trunk, MLPTrunk) and trunk.ramps > 0:
+        raise ValueError(f"{who} needs a trunk without ramps, got ramps={trunk.ramps}; use 0.")
     if trunk.dropout > 0:
         raise ValueError(
             f"{who} needs a trunk without dropout, got dropout={trunk.dropout}; use 0."

@@ -101,9 +101,10 @@ class StretchedAxes(SpectralAxes):
         self.n_axes, self.kept = axes.n_axes, axes.kept
 
     def __call__(self, x: Inputs) -> PsiTable:
-        psi = self.axes(x)
-        held = psi.square().sum(1).clamp_min(torch.finfo(psi.dtype).tiny)
-        return psi * (self.variance(x) / held).sqrt()[:, None]
+        psi, variance = self.axes(x), self.variance(x)
+        least = torch.finfo(psi.dtype).eps * variance.clamp_min(torch.finfo(psi.dtype).tiny)
+        held = torch.maximum(psi.square().sum(1), least)
+        return psi * (variance / held).sqrt()[:, None]
 
     def variance(self, x: Inputs) -> Float[Tensor, "n"]:
         return self.axes.variance(x)

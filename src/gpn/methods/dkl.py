@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gpn.core.config import Config, require_positive
-from gpn.core.networks import MLPTrunk, Trunk, fresh, mlp
+from gpn.core.networks import MLPTrunk, Trunk, fit_features, fresh, mlp
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
 from gpn.core.train import LabelBatches, TrainConfig, train
@@ -87,6 +87,7 @@ class DKL:
         grid = GridProcess(size, dim, config.length_scale, task.n_outputs)
         process = DeepProcess(embedding, grid, task.signature, config.noise_std).to(device)
         moved = task.to(device, dtype)
+        fit_features(embedding.features, moved.x_obs)
         embedding.spread(moved.x_obs[:ROWS_AT_ONCE])
         with progress_bar("DKL", show=progress) as report, seeded(seeds):
             natural = Natural(process, moved, config.natural_rate)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from gpn.core.config import Config, require_one_of, require_positive
-from gpn.core.networks import ACTIVATIONS, MLPTrunk, Trunk, fresh, refuse_dropout
+from gpn.core.networks import ACTIVATIONS, MLPTrunk, Trunk, fresh, refuse_extras
 from gpn.core.objective import data_loss
 from gpn.core.posterior import FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
@@ -82,7 +82,7 @@ class DropoutNetwork(nn.Module):
 
     def __init__(self, trunk: Trunk, signature: Signature, rng: torch.Generator) -> None:
         super().__init__()
-        refuse_dropout(trunk, "a dropout network, which has its own rate,")
+        refuse_extras(trunk, "a dropout network, which has its own rate,")
         self.features, size = trunk.features(signature.input_shape, rng)
         sizes = (size, *trunk.widths, signature.n_outputs)
         self.layers = fresh(lambda: [nn.Linear(*pair) for pair in itertools.pairwise(sizes)], rng)

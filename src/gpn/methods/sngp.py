@@ -32,7 +32,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gpn.core.config import Config, require_one_of, require_positive
-from gpn.core.networks import ACTIVATIONS, MLPTrunk, Trunk, fresh, initialise, refuse_dropout
+from gpn.core.networks import ACTIVATIONS, MLPTrunk, Trunk, fresh, initialise, refuse_extras
 from gpn.core.objective import data_loss
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
@@ -144,7 +144,7 @@ class ResidualTrunk(nn.Module):
 
     def __init__(self, trunk: Trunk, input_shape: tuple[int, ...], rng: torch.Generator) -> None:
         super().__init__()
-        refuse_dropout(trunk, "SNGP")
+        refuse_extras(trunk, "SNGP")
         width = trunk.widths[0]
         if any(other != width for other in trunk.widths):
             raise ValueError(

@@ -7,9 +7,9 @@ from torch.nn import functional
 
 from gpn.core.generator import AffineGenerator
 from gpn.core.mixture import Learner, LogRatio
-from gpn.core.networks import Trunk
+from gpn.core.networks import Trunk, fit_features
 from gpn.core.train import LabelBatches, Report, Terms, TrainConfig, train
-from gpn.core.types import Inputs, as_generator
+from gpn.core.types import Inputs, as_generator, seeded
 
 TREES = 200
 LEAF = 5
@@ -50,6 +50,7 @@ def network_ratio(
 
     def learn(x_obs: Inputs, x_pool: Float[Tensor, "R *d"]) -> LogRatio:
         network = AffineGenerator(trunk, tuple(x_obs.shape[1:]), 1, 0, rng).to(x_obs)
+        fit_features(network.features, x_pool)
         batches = as_generator(rng, x_obs.device)
         labels = LabelBatches(len(x_obs), config.label_batch, batches)
         pool = LabelBatches(len(x_pool), config.label_batch, batches)
@@ -61,7 +62,8 @@ def network_ratio(
             obs_loss = functional.softplus(-on_obs).mean()
             return {"labeled": obs_loss, "pool": functional.softplus(on_pool).mean()}
 
-        train(network, terms, config, report).require_finished()
+        with seeded(rng):
+            train(network, terms, config, report).require_finished()
         return _judge(network.eval())
 
     return learn

@@ -14,7 +14,7 @@ from gpn.core.conditioned import Distil, condition
 from gpn.core.embedding import Embedding
 from gpn.core.generator import AffineGenerator, Generator
 from gpn.core.mixture import Learner, mixture_weights
-from gpn.core.networks import MLPTrunk, Ramps, Trunk
+from gpn.core.networks import MLPTrunk, Trunk, fit_features
 from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
 from gpn.core.pool import TensorPool
 from gpn.core.relation import Independent, Joint, Relation
@@ -33,6 +33,7 @@ ENOUGH_KEPT_CLASSES = 0.998
 ENOUGH_FEATURES = 0.9999999
 LOW_KEPT = 0.5
 LABELS_PER_LANDMARKS = 4
+ROWS_TO_JUDGE = 1024
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,7 @@ def _generator(
 ) -> Generator:
     signature = setting.task.signature
     generator = build_generator(setting.config, signature, code_dim, setting.seeds, trunk)
-    if isinstance(generator.features, Ramps):
-        generator.features.fit(_reference(setting) if reference is None else reference)
+    fit_features(generator.features, setting.task.x_obs if reference is None else reference)
     return generator
 
 
@@ -201,9 +201,17 @@ def _axes(setting: Setting, reference: Inputs, most: int, enough: float) -> Spec
     config, outputs = setting.config, setting.task.n_outputs
     landmarks = _landmarks(setting, reference)
     axes = spectral_axes(config.prior, landmarks, outputs, most, enough, setting.seeds)
-    setting.story["prior_variance_kept"] = axes.kept
-    _warn_if_low("prior's", axes.kept, axes=axes.n_axes)
+    kept = setting.story["prior_variance_kept"] = _kept(axes, reference[config.reference_rows :])
+    _warn_if_low("prior's", kept, axes=axes.n_axes)
     return axes
+
+
+def _kept(axes: SpectralAxes, others: Inputs) -> float:
+    """The share of the prior's variance that the axes hold, at pool rows that did not make them."""
+    some = others[:ROWS_TO_JUDGE]
+    if len(some) == 0:
+        return axes.kept
+    return float(axes(some).square().sum() / axes.variance(some).sum())
 
 
 def _landmarks(setting: Setting, reference: Inputs) -> Float[Tensor, "L *d"]:

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-from gpn.core.networks import ACTIVATIONS, Trunk, refuse_dropout
+from gpn.core.networks import ACTIVATIONS, Trunk, refuse_extras
 from gpn.core.task import Signature
 from gpn.core.types import Functions, Inputs
 
@@ -20,7 +20,7 @@ class Members(nn.Module):
 
     def __init__(self, trunk: Trunk, signature: Signature, n: int, rng: torch.Generator) -> None:
         super().__init__()
-        refuse_dropout(trunk, "an ensemble")
+        refuse_extras(trunk, "an ensemble")
         built = [trunk.features(signature.input_shape, rng) for _ in range(n)]
         sizes = (built[0][1], *trunk.widths, signature.n_outputs)
         self.features = StackedFeatures([module for module, _ in built])
