@@ -93,10 +93,9 @@ def _once(
 ) -> dict[str, Any]:
     """One fit, or what is left of it from an earlier time."""
     dial, values = DIALS[method]
-    if path.exists() and (run := json.loads(path.read_text()))["setting"] == {
-        dial: values[setting]
-    }:
-        return run
+    own = {dial: values[setting]}
+    if path.exists() and (earlier := json.loads(path.read_text()))["setting"] == own:
+        return earlier
     config = configured(place.plan(task), method, values[setting])
     if "train" in config:
         config["train"] = config["train"].replace(device=place.device)

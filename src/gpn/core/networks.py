@@ -241,10 +241,10 @@ class Ramps(nn.Module):
         return torch.cat([flat, (2 * ramps - 1).flatten(1)], dim=1)
 
 
-def fit_features(features: nn.Module, x: Inputs) -> None:
+def fit_features(features: nn.Module, rows: Callable[[], Inputs]) -> None:
     """Let features that depend on the data, if these are such, see some rows."""
     if isinstance(features, Ramps):
-        features.fit(x)
+        features.fit(rows())
 
 
 def refuse_extras(trunk: Trunk, who: str) -> None:

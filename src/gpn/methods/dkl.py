@@ -87,7 +87,7 @@ class DKL:
         grid = GridProcess(size, dim, config.length_scale, task.n_outputs)
         process = DeepProcess(embedding, grid, task.signature, config.noise_std).to(device)
         moved = task.to(device, dtype)
-        fit_features(embedding.features, moved.x_obs)
+        fit_features(embedding.features, lambda: moved.x_obs)
         embedding.spread(moved.x_obs[:ROWS_AT_ONCE])
         with progress_bar("DKL", show=progress) as report, seeded(seeds):
             natural = Natural(process, moved, config.natural_rate)

@@ -50,7 +50,7 @@ def network_ratio(
 
     def learn(x_obs: Inputs, x_pool: Float[Tensor, "R *d"]) -> LogRatio:
         network = AffineGenerator(trunk, tuple(x_obs.shape[1:]), 1, 0, rng).to(x_obs)
-        fit_features(network.features, x_pool)
+        fit_features(network.features, lambda: x_pool)
         batches = as_generator(rng, x_obs.device)
         labels = LabelBatches(len(x_obs), config.label_batch, batches)
         pool = LabelBatches(len(x_pool), config.label_batch, batches)

@@ -137,7 +137,9 @@ def _generator(
 ) -> Generator:
     signature = setting.task.signature
     generator = build_generator(setting.config, signature, code_dim, setting.seeds, trunk)
-    fit_features(generator.features, setting.task.x_obs if reference is None else reference)
+    fit_features(
+        generator.features, lambda: _reference(setting) if reference is None else reference
+    )
     return generator
 
 
