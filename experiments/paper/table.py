@@ -15,7 +15,7 @@ LABELS = {
     "ensemble": "Ensemble, plain",
     "gp": "Exact GP",
     "gpn-paper": "GPN, paper preset",
-    "gpn": "**GPN, default**",
+    "gpn": "**GPN, ours**",
 }
 # Column: metric, decimals, percent or not.
 REGRESSION = (

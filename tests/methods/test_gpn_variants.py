@@ -130,11 +130,6 @@ def test_too_many_labels_for_joint_anchors(monkeypatch: pytest.MonkeyPatch) -> N
         fit(targets(6, 1), anchor="joint", noise_std=0.1)
 
 
-def test_joint_anchors_need_a_kernel() -> None:
-    with pytest.raises(ValueError, match=r"kernel is known in closed form.*anchor='independent'"):
-        fit(targets(6, 1), anchor="joint", noise_std=0.1, prior=WITHOUT_KERNEL)
-
-
 def test_conditioned_anchors_need_targets() -> None:
     with pytest.raises((TypeError, ValueError), match="conditioned anchors"):
         fit(labels(12, 1), anchor="conditioned")
@@ -153,54 +148,6 @@ def test_few_axes_warn_and_say_how_much_they_hold() -> None:
     assert narrow.generator.code_dim == 1 + 5, "one function axis and one noise axis per label"
     wide = fit(task, noise_std=0.1)
     assert wide.report["prior_variance_kept"] > 0.9999
-
-
-def test_few_axes_of_a_conditioned_posterior_warn_too() -> None:
-    task = gpn.Task(rows(70, 2), rows(70, 2)[:, 0], pool=rows(200, 2))
-    with pytest.warns(UserWarning, match=r"the 1 code axes .*posterior's variance.*raise n_axes"):
-        fit(task, noise_std=0.1, anchor="conditioned", n_axes=1)
-
-
-@pytest.mark.parametrize("anchor", ["joint", "independent", "conditioned"])
-def test_labels_outside_the_pool_have_prior_features(anchor: str) -> None:
-    """Σ_j ψ_j(x)² = K(x, x) at every label, wherever the pool lies."""
-    task = gpn.Task([[-9.0], [9.0]], [0.0, 1.0], pool=gpn.box([-1.0], [1.0]))
-    setting = parts.Setting(
-        gpn.GPNConfig(anchor=anchor, noise_std=0.1),
-        gpn.MLPTrunk(widths=(8,)),
-        gpn.TrainConfig(),
-        task,
-        task.required_pool("a test"),
-        torch.Generator().manual_seed(0),
-        lambda step, steps, values: None,
-    )
-    axes = parts._axes(setting, parts._reference(setting), 200, 0.99999)
-    prior_variance = setting.config.prior.kernel(task.x_obs, task.x_obs).diagonal()
-    torch.testing.assert_close(axes(task.x_obs).square().sum(1), prior_variance, rtol=0.02, atol=0)
-
-
-@pytest.mark.parametrize("settings", [{"codes": "learnt"}, {"generator": "concat"}])
-def test_target_noise_on_classes_is_never_dropped_in_silence(settings: dict[str, Any]) -> None:
-    assert gpn.GPNConfig(**settings).resolved(labels(12, 1)).target_noise is False
-    with pytest.raises(ValueError, match=r"target noise on classes needs .*target_noise=False"):
-        gpn.GPNConfig(**settings, target_noise=True).resolved(labels(12, 1))
-
-
-def test_target_noise_of_very_few_labels_is_learnt() -> None:
-    posterior = fit(targets(6, 2), anchor="independent", target_noise=True)
-    assert posterior.noise_std is not None
-    assert posterior.noise_std > 0
-
-
-def test_ctrl_c_in_the_search_for_beta_ends_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a trial is of no use: no posterior comes out of it."""
-
-    def interrupted(*args: Any, **named: Any) -> Tensor:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("gpn.core.objective.squared_error", interrupted)
-    with pytest.warns(UserWarning, match="training was stopped"), pytest.raises(KeyboardInterrupt):
-        fit(targets(30, 2), anchor="independent", pool_weights="equal")
 
 
 def test_beta_is_searched_on_held_out_labels() -> None:
@@ -300,47 +247,3 @@ def test_spectral_codes_with_the_concat_generator_train(anchor: str, task: gpn.T
     assert isinstance(posterior, ConcatPosterior)
     losses = [check["data"] + check["anchor"] for check in posterior.report["history"].checks]
     assert sum(losses[-5:]) < sum(losses[:5])
-
-
-def test_only_a_detector_is_regularised_and_the_paper_has_none_of_it() -> None:
-    task = targets(70, 20)
-    for settings, regularised in (
-        ({}, True),
-        ({"anchor": "joint"}, False),
-        ({"anchor": "conditioned"}, False),
-    ):
-        resolved = gpn.GPNConfig(**settings).resolved(task)
-        assert (resolved.trunk.dropout > 0, resolved.train.weight_decay > 0) == (
-            regularised,
-            regularised and resolved.anchor == "independent",
-        )
-    paper = gpn.GPNConfig.paper().resolved(task)
-    assert (paper.trunk.dropout, paper.train.weight_decay) == (0.0, 0.0)
-
-
-def test_the_ratio_network_follows_the_seed_and_leaves_the_global_state_alone() -> None:
-    images = rows(40, 16).reshape(40, 1, 4, 4)
-    task = gpn.Task(images[:20], (images[:20, 0, 0, 0] > 0).long(), pool=images)
-    trunk = gpn.ConvTrunk(channels=(2,), widths=(8,), dropout=0.5)
-    weights = []
-    for global_seed in (1, 2):
-        torch.manual_seed(global_seed)
-        before = torch.random.get_rng_state()
-        report = fit(task, trunk=trunk, beta=0.1).report
-        assert torch.equal(torch.random.get_rng_state(), before)
-        weights.append(report["pool_weights"])
-    assert torch.equal(*weights)
-
-
-def test_the_kept_share_is_judged_at_rows_that_did_not_make_the_axes() -> None:
-    """In 30 dimensions few landmarks describe themselves better than other rows."""
-    task = gpn.Task(rows(20, 30), rows(20, 1), pool=rows(400, 30, seed=1))
-    posterior = fit(task, beta=0.1, n_axes=30)
-    x = task.pool.rows
-    prior = posterior.config.prior
-    axes = parts.spectral_axes(prior, x[:32], 1, 30, 1.0, torch.Generator())
-    itself, others = (
-        float(axes(some).square().sum() / axes.variance(some).sum()) for some in (x[:32], x[32:])
-    )
-    assert posterior.report["prior_variance_kept"] == pytest.approx(others, abs=0.1)
-    assert itself > others + 0.2

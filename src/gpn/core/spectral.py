@@ -62,6 +62,22 @@ class KernelAxes(SpectralAxes):
         return self.spec.kernel(x.double(), self.landmarks) @ self.projection
 
 
+class DrawnKernel:
+    """A prior's kernel by its own draws: K(x, x') = Σ_i f_i(x) f_i(x') / k over k functions."""
+
+    def __init__(self, prior: Prior) -> None:
+        self.prior = prior
+
+    def __call__(self, left: Inputs, right: Float[Tensor, "m *d"]) -> Float[Tensor, "n m"]:
+        values = self.values(left).double(), self.values(right).double()
+        return values[0] @ values[1].T / values[0].shape[1]
+
+    def values(self, x: Inputs) -> Float[Tensor, "n k"]:
+        """Every output of every network is one function."""
+        example = next(iter(self.prior.weights.values()))
+        return self.prior(x.to(example.dtype)).movedim(1, 0).flatten(1)
+
+
 class DrawnAxes(SpectralAxes):
     """Eigenfunctions of any prior, from its own draws: principal functions of many networks.
 
@@ -69,24 +85,20 @@ class DrawnAxes(SpectralAxes):
     ψ_j = Σ_i V_ij f_i / √k.
     """
 
-    def __init__(self, prior: Prior, landmarks: Inputs, most: int, enough: float) -> None:
-        self.prior = prior
-        values = self._values(landmarks).double().T
+    def __init__(self, kernel: DrawnKernel, landmarks: Inputs, most: int, enough: float) -> None:
+        self.kernel = kernel
+        values = self.kernel.values(landmarks).double().T
         root_k = len(values) ** 0.5
         left, spread, _ = torch.linalg.svd(values / root_k, full_matrices=False)
         self.n_axes, self.kept = _leading(spread.square(), most, enough)
         self.projection = left[:, : self.n_axes] / root_k
 
     def __call__(self, x: Inputs) -> PsiTable:
-        parts = [self._values(part).double() @ self.projection for part in x.split(1024)]
+        parts = [self.kernel.values(part).double() @ self.projection for part in x.split(1024)]
         return torch.cat(parts).to(x.dtype)
 
     def variance(self, x: Inputs) -> Float[Tensor, "n"]:
-        return torch.cat([self._values(part).square().mean(1) for part in x.split(1024)])
-
-    def _values(self, x: Inputs) -> Float[Tensor, "n k"]:
-        """Every output of every network is one function."""
-        return self.prior(x).movedim(1, 0).flatten(1)
+        return torch.cat([self.kernel.values(part).square().mean(1) for part in x.split(1024)])
 
 
 class StretchedAxes(SpectralAxes):
@@ -124,9 +136,16 @@ def spectral_axes(
     """
     if spec.has_kernel:
         return KernelAxes(spec, landmarks, most, enough)
+    return DrawnAxes(drawn_kernel(spec, landmarks, n_outputs, rng), landmarks, most, enough)
+
+
+def drawn_kernel(
+    spec: PriorSpec, like: Inputs, n_outputs: int, rng: torch.Generator
+) -> DrawnKernel:
+    """Some two thousand functions of the prior, for rows like these."""
     count = -(-DRAWN_FUNCTIONS // n_outputs)
-    prior = spec.sample(tuple(landmarks.shape[1:]), n_outputs, count, rng)
-    return DrawnAxes(prior.to(landmarks.device, landmarks.dtype), landmarks, most, enough)
+    prior = spec.sample(tuple(like.shape[1:]), n_outputs, count, rng)
+    return DrawnKernel(prior.to(like.device, like.dtype))
 
 
 def _leading(variances: Float[Tensor, "L"], most: int, enough: float) -> tuple[int, float]:

@@ -24,9 +24,10 @@ class GPNConfig(Config):
 
     anchor
         How the pull towards the prior treats rows. "joint": the paper's full σ_ε² δᵀ Σ_Ŷ⁻¹ δ over
-        labels and pool (exact; few labels). "conditioned": prior functions conditioned on all
-        labels in the space of the prior's leading features (many labels, few dimensions).
-        "independent": β ‖δ‖² row by row (many labels, many dimensions, classes).
+        labels and pool (exact; few labels), with Σ_Ŷ in closed form where the prior has one, else
+        from its own draws. "conditioned": prior functions conditioned on all labels in the space
+        of the prior's leading features (many labels, few dimensions). "independent": β ‖δ‖² row
+        by row (many labels, many dimensions, classes).
     codes
         "spectral": the prior's eigenfunctions are the code's axes, every z has its prior function.
         "learnt": the paper's k stored prior networks, each with a learnt code.

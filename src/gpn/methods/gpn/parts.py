@@ -18,7 +18,13 @@ from gpn.core.networks import MLPTrunk, Trunk, fit_features
 from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
 from gpn.core.pool import TensorPool
 from gpn.core.relation import Independent, Joint, Relation
-from gpn.core.spectral import SpectralAxes, StretchedAxes, spectral_axes
+from gpn.core.spectral import (
+    DrawnAxes,
+    SpectralAxes,
+    StretchedAxes,
+    drawn_kernel,
+    spectral_axes,
+)
 from gpn.core.types import Inputs, as_generator
 from gpn.methods.gpn.batches import fresh_batches, stored_batches
 from gpn.methods.gpn.density_ratio import network_ratio, tree_ratio
@@ -34,6 +40,9 @@ ENOUGH_FEATURES = 0.9999999
 LOW_KEPT = 0.5
 LABELS_PER_LANDMARKS = 4
 ROWS_TO_JUDGE = 1024
+
+
+Kernel = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ def _spectral(setting: Setting) -> Parts:
     anchors = SpectralAnchors(
         axes, axes.n_axes, task.n_outputs, config.n_anchors, directions, _noise_std(setting)
     )
-    relation = _relation(setting, reference)
+    relation = _relation(setting, reference, axes)
     trunk = _tuned(setting.trunk, reference, axes.n_axes)
     generator = _generator(setting, trunk, anchors.code_dim, reference)
     if isinstance(generator, AffineGenerator):
@@ -143,30 +152,45 @@ def _generator(
     return generator
 
 
-def _relation(setting: Setting, reference: Inputs | None) -> Relation:
+def _relation(
+    setting: Setting, reference: Inputs | None, axes: SpectralAxes | None = None
+) -> Relation:
     config, task = setting.config, setting.task
     if config.anchor == "independent":
         assert config.beta is not None
         return Independent(config.beta, _weights(setting, reference))
     scale = 0.5 if task.is_classification else _noise_std(setting) ** 2
     _check_joint(setting)
-    jitter = setting.story["jitter"] = _jitter(setting)
-    return Joint(_gram(setting, reference), scale / len(task.x_obs), jitter)
+    kernel = _kernel(setting, axes)
+    jitter = setting.story["jitter"] = _jitter(setting, kernel)
+    return Joint(_gram(setting, reference, kernel), scale / len(task.x_obs), jitter)
 
 
-def _jitter(setting: Setting) -> float:
+def _kernel(setting: Setting, axes: SpectralAxes | None) -> Kernel:
+    """Σ_Ŷ between rows: in closed form where that is known, else from the prior's own draws."""
+    config, task = setting.config, setting.task
+    if config.prior.has_kernel:
+        return config.prior.kernel
+    if isinstance(axes, DrawnAxes):
+        return axes.kernel
+    return drawn_kernel(config.prior, task.x_obs, task.n_outputs, setting.seeds)
+
+
+def _jitter(setting: Setting, kernel: Kernel) -> float:
     config, task = setting.config, setting.task
     if config.jitter is not None:
         return config.jitter
-    variance = float(config.prior.kernel(*[task.x_obs[:100].double()] * 2).diagonal().mean())
+    variance = float(kernel(*[task.x_obs[:100].double()] * 2).diagonal().mean())
     if task.is_classification:
         return 1e-5 * variance
     return max(0.1 * _noise_std(setting) ** 2, 1e-9 * variance)
 
 
-def _gram(setting: Setting, reference: Inputs | None) -> Callable[[Batch], Tensor]:
+def _gram(
+    setting: Setting, reference: Inputs | None, kernel: Kernel
+) -> Callable[[Batch], Float[Tensor, "n n"]]:
     """Σ_Ŷ of a batch: looked up where pool rows are stored, else computed."""
-    kernel, task = setting.config.prior.kernel, setting.task
+    task = setting.task
     if reference is None:
         return lambda batch: kernel(batch.x.double(), batch.x.double())
     everywhere = torch.cat([task.x_obs, reference]).double()
@@ -250,11 +274,6 @@ def _noise_std(setting: Setting) -> float:
 
 
 def _check_joint(setting: Setting) -> None:
-    if not setting.config.prior.has_kernel:
-        raise ValueError(
-            "joint anchors need a prior whose kernel is known in closed form, got "
-            f"{type(setting.config.prior).__name__}; use an MLPPrior, or anchor='independent'."
-        )
     n_labels = len(setting.task.x_obs)
     if n_labels > MOST_JOINT_LABELS:
         raise ValueError(
