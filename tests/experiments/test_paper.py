@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import gpn
+from experiments import results
 from experiments.paper import run as protocol
 from experiments.paper.choose import chosen
 from experiments.paper.images import cifar10, mnist
@@ -262,9 +263,11 @@ def test_a_setting_that_was_never_chosen_is_asked_for(tmp_path: Path) -> None:
 README = Path(__file__).parents[2] / "experiments" / "README.md"
 
 
-@pytest.mark.parametrize("task", PLANS)
-def test_the_readme_shows_the_tables_that_the_files_give(task: str) -> None:
-    assert table_of(task) in README.read_text()
+def test_the_readme_shows_the_tables_that_the_files_give() -> None:
+    measured = [task for task in PLANS if (results.RESULTS / task).exists()]
+    assert measured
+    for task in measured:
+        assert table_of(task) in README.read_text()
 
 
 def test_a_method_without_a_file_is_said_to_be_missing(
