@@ -1,5 +1,4 @@
-"""Spectral-normalised neural Gaussian process (Liu, Lin, Padhy, Tran, Bedrax-Weiss and
-Lakshminarayanan 2020).
+"""Spectral-normalised neural Gaussian process (Liu, Lin, Padhy, Tran et al. 2020).
 
 A residual network h whose layers are kept Lipschitz, hence roughly distance preserving, under a
 Gaussian process with random Fourier features:
@@ -287,9 +286,8 @@ class SNGPPosterior(Posterior):
         cls, config: SNGPConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "SNGPPosterior":
         """The posterior whose `tensors()` these are."""
-        network = SNGPNetwork(config, signature, as_generator(0))
         weights = tensors["weights"]
-        network.to(weights.device, weights.dtype)
+        network = SNGPNetwork(config, signature, as_generator(0)).to(weights)
         prefix = "network."
         own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         network.load_state_dict(own)
