@@ -135,3 +135,25 @@ def test_round_trip_keeps_draws(line: gpn.Task) -> None:
 def test_a_grid_too_fine_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 4096 nodes"):
         DKLConfig(embedding_dim=4, grid_size=16)
+
+
+def test_a_step_that_leaves_the_gaussians_is_halved() -> None:
+    """Natural steps of length 50 on classes: q(u) keeps a positive precision all the same."""
+    x = torch.linspace(-1, 1, 30)[:, None]
+    task = gpn.Task(x, (x[:, 0] > 0).long())
+    config = QUICK.replace(natural_rate=50.0)
+    posterior = DKL(config).fit(task, rng=0)
+    assert posterior.sample(x, 5, rng=0).isfinite().all()
+
+
+def test_classes_are_learnt_where_labels_are_many() -> None:
+    """Steps of q(u) that suit a conjugate likelihood never settle here."""
+    x = torch.randn(1500, 2, generator=torch.Generator().manual_seed(0))
+    classes = (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long()
+    train = gpn.TrainConfig(steps=150, label_batch=64, learning_rate=5e-3)
+    trunk = gpn.MLPTrunk(widths=(32, 32))
+    posterior = DKL(DKLConfig(grid_size=8, trunk=trunk, train=train)).fit(
+        gpn.Task(x, classes), rng=0
+    )
+    right = posterior.probabilities(x, n=50).argmax(1) == classes
+    assert float(right.double().mean()) > 0.85

@@ -19,6 +19,7 @@ from gpn.core.task import Signature, Task
 from gpn.core.train import LabelBatches, Terms
 
 ROWS_AT_ONCE = 1024
+MOST_HALVINGS = 10
 
 
 class GridProcess(gpytorch.models.ApproximateGP):
@@ -119,7 +120,7 @@ class Natural:
         process, task = self.process.train(), self.task
 
         def terms() -> Terms:
-            self.optimiser.step()
+            self._follow()
             self.optimiser.zero_grad()
             self.strategy._clear_cache()
             rows = _not_square(batches.next().to(task.x_obs.device), task)
@@ -128,6 +129,32 @@ class Natural:
             return {"data": -data, "kl": process.divergence() / len(task.x_obs)}
 
         return terms
+
+    def _follow(self) -> None:
+        """One natural step, halved until q(u) is a Gaussian again.
+
+        Where a likelihood is not conjugate, a long step can leave the cone of precisions.
+        """
+        group = self.optimiser.param_groups[0]
+        before, rate = [p.detach().clone() for p in group["params"]], group["lr"]
+        for _ in range(MOST_HALVINGS):
+            self.optimiser.step()
+            if self._is_gaussian():
+                break
+            self._put_back(before)
+            group["lr"] /= 2
+        group["lr"] = rate
+
+    @torch.no_grad()
+    def _is_gaussian(self) -> bool:
+        """Whether the precision −2 θ₂ is positive definite."""
+        precision = -2.0 * self.strategy._variational_distribution.natural_mat
+        return bool((torch.linalg.cholesky_ex(precision).info == 0).all())
+
+    @torch.no_grad()
+    def _put_back(self, before: list[Tensor]) -> None:
+        for parameter, value in zip(self.optimiser.param_groups[0]["params"], before, strict=True):
+            parameter.copy_(value)
 
     def solve(self) -> None:
         """One step of length 1 over all labels: exact where the likelihood is Gaussian."""
