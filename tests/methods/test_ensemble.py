@@ -182,7 +182,7 @@ def test_outputs_need_a_pool() -> None:
     ("settings", "message"),
     [
         ({"regularise": "output"}, "did you mean 'outputs'"),
-        ({"n_members": 0}, "n_members must be positive"),
+        ({"n_members": 0}, "n_members must be a whole number"),
         ({"beta": -1.0}, "beta must be positive"),
     ],
 )

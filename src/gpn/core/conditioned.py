@@ -20,6 +20,7 @@ from gpn.core.batch import Batch
 from gpn.core.generator import AffineGenerator
 from gpn.core.losses import squared_error
 from gpn.core.objective import Objective
+from gpn.core.spectral import stretched
 from gpn.core.train import Terms
 
 
@@ -42,12 +43,8 @@ class Conditioned:
         (ψᵀ S ψ / ‖ψ·axes‖²)^{1/2}, gives it back without a longer code.
         """
         wide = psi.double()
-        axes = wide @ self.axes
         spread = torch.linalg.solve_triangular(self.cholesky, wide.T, upper=False)
-        whole = spread.square().sum(0).clamp_min(torch.finfo(axes.dtype).tiny)
-        kept = torch.maximum(axes.square().sum(1), torch.finfo(axes.dtype).eps * whole)
-        stretch = (whole / kept).sqrt()
-        return wide @ self.mean, axes * stretch[:, None]
+        return wide @ self.mean, stretched(wide @ self.axes, spread.square().sum(0))
 
 
 def condition(

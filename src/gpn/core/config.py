@@ -40,6 +40,16 @@ def require_positive(owner: Config, *names: str) -> None:
             raise ValueError(f"{name} must be positive, got {name}={value!r}.")
 
 
+def require_positive_if_given(owner: Config, *names: str) -> None:
+    """Raise unless each named setting is a positive number, or None."""
+    for name in names:
+        value = getattr(owner, name)
+        if value is not None and not value > 0:
+            raise ValueError(
+                f"{name} must be positive, or None for a choice by the fit, got {value!r}."
+            )
+
+
 def require_counts(owner: Config, *names: str) -> None:
     """Raise unless each named setting is a whole number from 1 on."""
     for name in names:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gpn.core.networks import ACTIVATIONS, Trunk, fresh, initialise, mlp
+from gpn.core.networks import Trunk, activated, fresh, initialise, mlp
 from gpn.core.types import Codes, Functions, Inputs, Outputs
 
 Columns = Float[Tensor, "c n o"]
@@ -113,9 +113,5 @@ class AffineGenerator(Generator):
 def _tail(trunk: Trunk, n_outputs: int) -> list[nn.Module]:
     """What follows the first hidden layer."""
     sizes = (*trunk.widths, n_outputs)
-    first = [nn.Dropout(trunk.dropout)] if trunk.dropout > 0 else []
-    return [
-        ACTIVATIONS[trunk.activation](),
-        *first,
-        *mlp(sizes, trunk.activation, trunk.dropout),
-    ]
+    how = trunk.activation, trunk.dropout
+    return [*activated(*how), *mlp(sizes, *how)]

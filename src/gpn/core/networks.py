@@ -37,11 +37,15 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 def mlp(sizes: Sequence[int], activation: str, dropout: float = 0.0) -> list[nn.Module]:
     """Linear layers between `sizes`, each but the last with an activation and its dropout."""
-    between = [nn.Dropout(dropout)] if dropout > 0 else []
     layers: list[nn.Module] = []
     for fan_in, fan_out in itertools.pairwise(sizes[:-1]):
-        layers += [nn.Linear(fan_in, fan_out), ACTIVATIONS[activation](), *between]
+        layers += [nn.Linear(fan_in, fan_out), *activated(activation, dropout)]
     return [*layers, nn.Linear(sizes[-2], sizes[-1])]
+
+
+def activated(activation: str, dropout: float) -> list[nn.Module]:
+    """What follows a hidden layer: its activation and, where there is some, its dropout."""
+    return [ACTIVATIONS[activation](), *([nn.Dropout(dropout)] if dropout > 0 else [])]
 
 
 def conv_stack(

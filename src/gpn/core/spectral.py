@@ -113,13 +113,17 @@ class StretchedAxes(SpectralAxes):
         self.n_axes, self.kept = axes.n_axes, axes.kept
 
     def __call__(self, x: Inputs) -> PsiTable:
-        psi, variance = self.axes(x), self.variance(x)
-        least = torch.finfo(psi.dtype).eps * variance.clamp_min(torch.finfo(psi.dtype).tiny)
-        held = torch.maximum(psi.square().sum(1), least)
-        return psi * (variance / held).sqrt()[:, None]
+        return stretched(self.axes(x), self.variance(x))
 
     def variance(self, x: Inputs) -> Float[Tensor, "n"]:
         return self.axes.variance(x)
+
+
+def stretched(axes: Float[Tensor, "n q"], variance: Float[Tensor, "n"]) -> Float[Tensor, "n q"]:
+    """Each row scaled to that sum of squares; a row that is zero stays so."""
+    limits = torch.finfo(axes.dtype)
+    held = torch.maximum(axes.square().sum(1), limits.eps * variance.clamp_min(limits.tiny))
+    return axes * (variance / held).sqrt()[:, None]
 
 
 def spectral_axes(

@@ -61,6 +61,11 @@ class Task:
         self.n_outputs = _n_outputs(targets, n_classes)
         self.y_obs = targets if targets.ndim == 1 else targets.to(self.x_obs.dtype)
         self.pool = None if pool is None else _as_pool(pool, self.x_obs)
+        if augment is not None and not callable(augment):
+            raise TypeError(
+                f"augment must be a function (rows, rng) → rows, got {type(augment).__name__}; "
+                "try gpn.data.FlipAndShift() for images."
+            )
         self.augment = augment
 
     @property
@@ -94,7 +99,15 @@ class Task:
 
     def varied(self, x: Tensor, rng: torch.Generator) -> Tensor:
         """Rows as a training step sees them: augmented anew each time, where the task says how."""
-        return x if self.augment is None else self.augment(x, rng)
+        if self.augment is None:
+            return x
+        changed = self.augment(x, rng)
+        if changed.shape != x.shape:
+            raise ValueError(
+                f"augment must give rows of the shape that it gets, {tuple(x.shape)}, got "
+                f"{tuple(changed.shape)}; change values, not shapes."
+            )
+        return changed
 
     def labels(self, rows: Tensor) -> "Task":
         """The task with the labels of `rows` (indices) only, and the same pool."""

@@ -49,7 +49,7 @@ class TrainConfig(Config):
 
     def pick_device(self) -> torch.device:
         if self.device != "auto":
-            return _device(self.device)
+            return _present(_device(self.device))
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def pick_dtype(self, x_obs: Tensor) -> torch.dtype:
@@ -190,6 +190,15 @@ def _device(name: str) -> torch.device:
             f"device must be 'auto' or a name that torch knows, such as 'cpu', 'cuda' or 'cuda:1', "
             f"got {name!r}."
         ) from None
+
+
+def _present(device: torch.device) -> torch.device:
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device must be one that this machine has, got {str(device)!r} of "
+            f"{torch.cuda.device_count()} GPUs; use device='auto' or 'cpu'."
+        )
+    return device
 
 
 def _rise(steps: int) -> float:

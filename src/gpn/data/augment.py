@@ -20,7 +20,16 @@ class FlipAndShift:
     shift: int = 4
     flip: bool = True
 
-    def __call__(self, x: Images, rng: torch.Generator) -> Images:
+    def __post_init__(self) -> None:
+        if self.shift < 0:
+            raise ValueError(f"shift must not be negative, got {self.shift}; 0 leaves images be.")
+
+    def __call__(self, x: Tensor, rng: torch.Generator) -> Images:
+        if x.ndim != 4:
+            raise ValueError(
+                "images must have the shape (n, channels, height, width) to be flipped and "
+                f"shifted, got {tuple(x.shape)}; leave augment out for tables."
+            )
         n, _, height, width = x.shape
         down, right = self._offsets(n, rng, x), self._offsets(n, rng, x)
         rows = torch.arange(height, device=x.device) + down[:, None]

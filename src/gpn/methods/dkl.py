@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gpn.core.config import Config, require_positive
+from gpn.core.config import Config, require_counts, require_positive, require_positive_if_given
 from gpn.core.networks import MLPTrunk, Trunk, fit_features, fresh, mlp
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
@@ -63,9 +63,9 @@ class DKLConfig(Config):
     )
 
     def __post_init__(self) -> None:
-        require_positive(self, "embedding_dim", "length_scale", "noise_std")
-        if self.natural_rate is not None:
-            require_positive(self, "natural_rate")
+        require_counts(self, "embedding_dim", "grid_size")
+        require_positive(self, "length_scale", "noise_std")
+        require_positive_if_given(self, "natural_rate")
         if self.grid_size < 4:
             raise ValueError(f"grid_size must be at least 4 to interpolate, got {self.grid_size}.")
         if self.grid_size**self.embedding_dim > 4096:

@@ -24,7 +24,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from gpn.core.config import Config, require_one_of, require_positive
+from gpn.core.config import (
+    Config,
+    require_counts,
+    require_one_of,
+    require_positive,
+    require_positive_if_given,
+)
 from gpn.core.losses import anchor_gap
 from gpn.core.networks import MLPTrunk, Trunk
 from gpn.core.objective import data_loss
@@ -66,9 +72,9 @@ class EnsembleConfig(Config):
 
     def __post_init__(self) -> None:
         require_one_of(self, "regularise", tuple(DEFAULT_BETA))
-        require_positive(self, "n_members", "noise_std")
-        if self.beta is not None:
-            require_positive(self, "beta")
+        require_counts(self, "n_members")
+        require_positive(self, "noise_std")
+        require_positive_if_given(self, "beta")
 
     @classmethod
     def of_prior(cls, prior: MLPPrior, **changes: Any) -> "EnsembleConfig":

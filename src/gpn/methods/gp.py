@@ -24,7 +24,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gpn.core.config import Config, require_one_of, require_positive
+from gpn.core.config import (
+    Config,
+    require_counts,
+    require_one_of,
+    require_positive,
+    require_positive_if_given,
+)
 from gpn.core.gaussian import GaussianPosterior
 from gpn.core.noise import evidence_noise_std
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, positive
@@ -58,10 +64,9 @@ class GPConfig(Config):
 
     def __post_init__(self) -> None:
         require_one_of(self, "kernel", ("prior", "rbf"))
-        require_positive(self, "path_width", "jitter")
-        for name in ("noise_std", "length_scale", "output_scale"):
-            if getattr(self, name) is not None:
-                require_positive(self, name)
+        require_counts(self, "path_width")
+        require_positive(self, "jitter")
+        require_positive_if_given(self, "noise_std", "length_scale", "output_scale")
 
 
 class GP:

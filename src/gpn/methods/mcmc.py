@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gpn.core.config import Config, require_one_of, require_positive
+from gpn.core.config import Config, require_counts, require_one_of, require_positive
 from gpn.core.posterior import FunctionBatch, Posterior
 from gpn.core.prior import MLPPrior, PriorSpec
 from gpn.core.task import Signature, Task
@@ -79,7 +79,8 @@ class MCMCConfig(Config):
 
     def __post_init__(self) -> None:
         counts = ("n_chains", "warmup", "draws", "thin", "max_leapfrog", "n_probes")
-        require_positive(self, *counts, "path_length", "noise_std")
+        require_counts(self, *counts)
+        require_positive(self, "path_length", "noise_std")
         require_one_of(self, "sampler", ("mh", "hmc"))
         require_one_of(self, "dtype", tuple(DTYPES))
         if self.draws < 4:

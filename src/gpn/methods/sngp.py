@@ -30,7 +30,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gpn.core.config import Config, require_one_of, require_positive
+from gpn.core.config import (
+    Config,
+    require_counts,
+    require_one_of,
+    require_positive,
+    require_positive_if_given,
+)
 from gpn.core.networks import ACTIVATIONS, MLPTrunk, Trunk, fresh, initialise, refuse_extras
 from gpn.core.objective import data_loss
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
@@ -70,12 +76,10 @@ class SNGPConfig(Config):
     train: TrainConfig = field(default_factory=lambda: TrainConfig(weight_decay=1e-2))
 
     def __post_init__(self) -> None:
-        require_positive(self, "spectral_bound", "n_features", "length_scale", "prior_std")
+        require_counts(self, "n_features")
+        require_positive(self, "spectral_bound", "length_scale", "prior_std")
+        require_positive_if_given(self, "noise_std", "mean_field")
         require_one_of(self, "precision", ("class", "shared"))
-        if self.noise_std is not None:
-            require_positive(self, "noise_std")
-        if self.mean_field is not None:
-            require_positive(self, "mean_field")
 
 
 class SNGP:

@@ -5,7 +5,12 @@ from typing import Any
 
 import torch
 
-from gpn.core.config import Config, require_counts, require_one_of
+from gpn.core.config import (
+    Config,
+    require_counts,
+    require_one_of,
+    require_positive_if_given,
+)
 from gpn.core.networks import ConvTrunk, MLPTrunk, Trunk
 from gpn.core.prior import MLPPrior, PriorSpec
 from gpn.core.task import Task
@@ -84,12 +89,7 @@ class GPNConfig(Config):
         require_one_of(self, "pool_weights", ("auto", "mixture", "equal"))
         require_one_of(self, "pairing", ("every", "one"))
         require_counts(self, "n_axes", "noise_axes", "n_anchors", "code_dim", "reference_rows")
-        for name in ("beta", "noise_std", "jitter"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(
-                    f"{name} must be positive, or None for a choice by the fit, got {value!r}."
-                )
+        require_positive_if_given(self, "beta", "noise_std", "jitter")
         if self.code_noise < 0:
             raise ValueError(f"code_noise must not be negative, got {self.code_noise}.")
         self._check_combinations()
