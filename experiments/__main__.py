@@ -1,6 +1,7 @@
-"""`python -m experiments run | shares | scalability | table TASK` or `all`: the paper, again."""
+"""`python -m experiments run | shares | scalability | table TASK`, `figure NAME` or `all`."""
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,39 +9,44 @@ from typing import TYPE_CHECKING
 from experiments.paper.settings import METHODS, PLANS
 
 if TYPE_CHECKING:
-    from experiments.paper.run import Place
+    from experiments.paper.place import Place
 
 QUICK = {"superconductor": 0.1, "superconductor-grouped": 0.1, "mnist": 0.02, "cifar10": 0.01}
+GROWN = ("superconductor", "cifar10")
+FIGURES = ("scalability", "roc", "boxes", "shares")
 
 
-def main() -> None:
-    options = _parser().parse_args()
-    if options.command == "table":
-        from experiments.paper.table import table
-
-        print(table(options.task))
-        return
-    for task in list(PLANS) if options.command == "all" else [options.task]:
-        place = _place(task, options)
-        {"shares": _shares, "scalability": _scalability}.get(options.command, _run)(
-            task, place, options
-        )
-        if options.quick:
-            print(f"a quick look at {place.quick:.0%} of rows and steps, kept in {place.results}")
+def main(arguments: list[str] | None = None) -> None:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if getattr(options, "seed", None) is not None and getattr(options, "setting", 0) is None:
+        parser.error("--seed tests one setting and needs --setting, got --seed alone.")
+    try:
+        COMMANDS[options.command](options)
+    except FileNotFoundError as error:  # data or results that are not there yet
+        sys.exit(f"error: {error}")
 
 
-def _place(task: str, options: argparse.Namespace) -> "Place":
-    from experiments.paper.run import Place
+def _table(options: argparse.Namespace) -> None:
+    from experiments.paper.table import table
 
-    if not options.quick:
-        return Place(data=options.data, device=options.device)
-    results = Path(tempfile.mkdtemp(prefix="gpn-quick-"))
-    return Place(results=results, data=options.data, quick=QUICK[task], device=options.device)
+    print(table(options.task))
 
 
-def _run(task: str, place: "Place", options: argparse.Namespace) -> None:
+def _figure(options: argparse.Namespace) -> None:
+    from experiments.paper.figures import figure
+
+    print(figure(options.name))
+
+
+def _run(options: argparse.Namespace) -> None:
+    _run_task(options.task, options)
+
+
+def _run_task(task: str, options: argparse.Namespace) -> None:
     from experiments.paper.run import final, run_method, trial
 
+    place = _place(task, options)
     for method in options.method or place.plan(task).methods:
         if options.setting is None:
             run_method(task, method, place)
@@ -48,30 +54,77 @@ def _run(task: str, place: "Place", options: argparse.Namespace) -> None:
             trial(task, method, options.setting, place)
         else:
             final(task, method, options.setting, options.seed, place)
+    _say_quick(place)
 
 
-def _shares(task: str, place: "Place", options: argparse.Namespace) -> None:
+def _shares(options: argparse.Namespace) -> None:
     from experiments.paper.pool_share import run_shares
 
-    print(run_shares(task, place))
+    place = _place(options.task, options)
+    print(run_shares(options.task, place, only=options.seed))
+    _say_quick(place)
 
 
-def _scalability(task: str, place: "Place", options: argparse.Namespace) -> None:
+def _scalability(options: argparse.Namespace) -> None:
     from experiments.paper.scalability import run_scalability
 
-    print(run_scalability(task, place))
+    place = _place(options.task, options)
+    print(run_scalability(options.task, place))
+    _say_quick(place)
+
+
+def _all(options: argparse.Namespace) -> None:
+    """Every task with its extra protocols; a quick look is at the tables alone."""
+    for task in PLANS:
+        _run_task(task, options)
+    if options.quick:
+        return
+    from experiments.paper.pool_share import run_shares
+    from experiments.paper.scalability import run_scalability
+
+    for task in PLANS:
+        run_shares(task, _place(task, options))
+    for task in GROWN:
+        run_scalability(task, _place(task, options))
+
+
+COMMANDS = {
+    "table": _table,
+    "figure": _figure,
+    "run": _run,
+    "shares": _shares,
+    "scalability": _scalability,
+    "all": _all,
+}
+
+
+def _place(task: str, options: argparse.Namespace) -> "Place":
+    from experiments.paper.place import Place
+
+    if not options.quick:
+        return Place(data=options.data, device=options.device)
+    results = Path(tempfile.mkdtemp(prefix="gpn-quick-"))
+    return Place(results=results, data=options.data, quick=QUICK[task], device=options.device)
+
+
+def _say_quick(place: "Place") -> None:
+    if place.quick is not None:
+        print(f"a quick look at {place.quick:.0%} of rows and steps, kept in {place.results}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="one task: choose settings, then every seed")
-    run.add_argument("task", choices=PLANS)
-    everything = commands.add_parser("all", help="every task")
+    everything = commands.add_parser("all", help="every task, and what follows from it")
     shares = commands.add_parser("shares", help="OOD AUC as strangers become rare in the pool")
     grow = commands.add_parser("scalability", help="OOD AUC against training time")
-    shares.add_argument("task", choices=PLANS)
-    grow.add_argument("task", choices=("superconductor", "cifar10"))
+    table = commands.add_parser("table", help="print a task's table, from the result files")
+    figure = commands.add_parser("figure", help="draw a figure, from the result files")
+    for command in (run, shares, table):
+        command.add_argument("task", choices=PLANS)
+    grow.add_argument("task", choices=GROWN)
+    figure.add_argument("name", choices=FIGURES)
     for command in (run, everything, shares, grow):
         command.add_argument("--data", type=Path, help="the data folder (else GPN_DATA)")
         command.add_argument("--device", default="auto")
@@ -80,8 +133,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--method", choices=METHODS, action="append")
         command.add_argument("--setting", type=int, choices=range(5), help="try this one only")
         command.add_argument("--seed", type=int, help="with --setting: test it with this seed")
-    table = commands.add_parser("table", help="print a task's table, from the result files")
-    table.add_argument("task", choices=PLANS)
+    shares.add_argument("--seed", type=int, help="this one only")
     return parser
 
 

@@ -1,6 +1,6 @@
 """The two samplers against each other, and both against the exact Gaussian process.
 
-    python experiments/mcmc_agreement.py
+    python -m experiments.mcmc_agreement
 
 Six points, noise 0.1, prior networks of 1,024 hidden units. Agreement of Metropolis-Hastings with
 HMC is the split R-hat of all chains together on a grid. The distance to the Gaussian process is
@@ -10,14 +10,13 @@ Takes some ten minutes; writes experiments/results/mcmc_agreement.json.
 """
 
 import json
-import platform
-import time
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from experiments import results
+from experiments.timing import timed_fit
 from gpn.core.prior import MLPPrior
 from gpn.data import SIX_POINTS_NOISE_STD, six_points
 from gpn.diagnostics import effective_sample_size, split_rhat
@@ -25,7 +24,6 @@ from gpn.methods.gp import GP, GPConfig, GPPosterior
 from gpn.methods.mcmc import MCMC, MCMCConfig, MCMCPosterior
 from gpn.metrics import draws_w2
 
-RESULT = Path(__file__).parent / "results" / "mcmc_agreement.json"
 GRID = torch.linspace(-2, 2, 81)[:, None]
 WIDTH = 1024
 REPLICATES = 200
@@ -45,9 +43,7 @@ def main() -> None:
     truth = GP(GPConfig(noise_std=SIX_POINTS_NOISE_STD)).fit(task)
     posteriors, seconds = {}, {}
     for name, config in SAMPLERS.items():
-        started = time.perf_counter()
-        posteriors[name] = MCMC(config).fit(task, rng=0)
-        seconds[name] = time.perf_counter() - started
+        posteriors[name], seconds[name] = timed_fit(MCMC(config), task, 0)
     chains = [posterior.chain_values(GRID)[..., 0] for posterior in posteriors.values()]
     report = {
         "problem": "six-points",
@@ -57,11 +53,10 @@ def main() -> None:
             name: {"seconds": seconds[name], **against(posterior, truth)}
             for name, posterior in posteriors.items()
         },
-        "device": f"cpu, {torch.get_num_threads()} threads",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "device": results.device(posteriors["hmc"].device),
+        "versions": results.versions(),
     }
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(json.dumps(report, indent=2) + "\n")
+    results.save(results.RESULTS / "mcmc_agreement.json", report)
     print(json.dumps(report, indent=2))
 
 

@@ -36,9 +36,12 @@ def write(
         "metrics": {name: summary([row[name] for row in rows]) for name in rows[0]},
         **(extra or {}),
     }
-    path = RESULTS / task / f"{method}.json"
+    return save(RESULTS / task / f"{method}.json", report)
+
+
+def save(path: Path, report: dict[str, Any], indent: int | None = 2) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=2) + "\n")
+    path.write_text(json.dumps(report, indent=indent) + "\n")
     return path
 
 

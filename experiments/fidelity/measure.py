@@ -1,12 +1,11 @@
 """One fit against the truth."""
 
-import time
-
 import torch
 from torch import Tensor
 
 from experiments.fidelity.problems import Problem
 from experiments.fidelity.truth import exact_posterior
+from experiments.timing import timed_fit
 from gpn import GPN, GPNConfig, Posterior
 from gpn.methods.gp import GPPosterior
 from gpn.methods.gpn import AffinePosterior
@@ -21,12 +20,6 @@ from gpn.metrics import (
 
 DRAWS = 1000
 REPEATS = 100
-
-
-def timed_fit(config: GPNConfig, problem: Problem, seed: int) -> tuple[Posterior, float]:
-    started = time.perf_counter()
-    posterior = GPN(config).fit(problem.task, rng=seed, progress=False)
-    return posterior, time.perf_counter() - started
 
 
 def against_gp(posterior: Posterior, problem: Problem, truth: GPPosterior) -> dict[str, float]:
@@ -87,10 +80,10 @@ def _moments(posterior: Posterior, grid: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def regression_row(config: GPNConfig, problem: Problem, seed: int) -> dict[str, float]:
-    posterior, seconds = timed_fit(config, problem, seed)
+    posterior, seconds = timed_fit(GPN(config), problem.task, seed)
     return {**against_gp(posterior, problem, exact_posterior(problem)), "seconds": seconds}
 
 
 def class_row(config: GPNConfig, problem: Problem, seed: int, truth: Tensor) -> dict[str, float]:
-    posterior, seconds = timed_fit(config, problem, seed)
+    posterior, seconds = timed_fit(GPN(config), problem.task, seed)
     return {**against_classes(posterior, problem, truth), "seconds": seconds}

@@ -6,10 +6,11 @@ import torch
 
 import gpn
 from experiments import results
-from experiments.fidelity.measure import by_moments, timed_fit
+from experiments.fidelity.measure import by_moments
 from experiments.fidelity.problems import Problem, plane
 from experiments.fidelity.truth import exact_posterior
-from gpn import GPNConfig
+from experiments.timing import timed_fit
+from gpn import GPN, GPNConfig
 
 COUNTS = (100, 1_000, 10_000)
 NOISE_STD = 0.1
@@ -52,7 +53,7 @@ def run_reach(threads: int) -> None:
         truth.variance(problem.grid)
         exact_seconds = time.perf_counter() - started
         for name, config in approaches(n_labels).items():
-            posterior, seconds = timed_fit(config, problem, seed=0)
+            posterior, seconds = timed_fit(GPN(config), problem.task, 0)
             measured = by_moments(posterior, problem, truth)
             row = {"labels": n_labels, "seconds": seconds, "exact_gp_seconds": exact_seconds}
             row.update({key: measured[key] for key in KEYS})

@@ -12,27 +12,51 @@ ROWS_AT_ONCE = 2000
 
 
 def evaluate(
-    posterior: Posterior, rows: Rows, unseen: dict[str, Tensor] | None = None, draws: int = DRAWS
+    posterior: Posterior,
+    rows: Rows,
+    unseen: dict[str, Tensor] | None = None,
+    draws: int = DRAWS,
+    noise_std: float | None = None,
 ) -> dict[str, float]:
-    """The paper's columns and ours; `draws` functions stand for the posterior."""
+    """The paper's columns and ours; `draws` functions stand for the posterior.
+
+    The likelihood of targets needs the noise of labels, for all methods by one rule: σ_ε² is what
+    the draws leave unexplained of the squared residuals, on these rows unless it is given.
+    """
     if posterior.signature.is_classification:
         return _classes(posterior, rows, unseen or {}, draws)
-    return _targets(posterior, rows, draws)
+    return _targets(posterior, rows, draws, noise_std)
 
 
-def _targets(posterior: Posterior, rows: Rows, n: int) -> dict[str, float]:
+def scores_of(posterior: Posterior, x: Tensor, draws: int) -> Tensor:
+    """The score behind `ood_auc`: the variance of targets, or of class probabilities."""
+    if posterior.signature.is_classification:
+        return _class_scores(posterior, x, draws)["variance"]
+    return _drawn(posterior, x, draws).var(0).sum(-1)
+
+
+def _targets(posterior: Posterior, rows: Rows, n: int, noise_std: float | None) -> dict[str, float]:
     assert rows.y_ood is not None
     inside, outside = (_drawn(posterior, x, n) for x in (rows.x_id, rows.x_ood))
     scores = [draws.var(0).sum(-1) for draws in (inside, outside)]
+    noise_std = _unexplained(inside, rows.y_id) if noise_std is None else noise_std
     return {
         "id_loss": float((inside.mean(0) - rows.y_id).square().mean()),
         "id_width": float(metrics.interval_width(inside).mean()),
         "id_coverage": float(metrics.interval_coverage(inside, rows.y_id).mean()),
         "ood_coverage": float(metrics.interval_coverage(outside, rows.y_ood).mean()),
         "ece": float(metrics.interval_calibration_error(inside, rows.y_id)),
-        "nll": float(metrics.gaussian_nll(inside, rows.y_id, posterior.noise_std or 0.0)),
+        "nll": float(metrics.gaussian_nll(inside, rows.y_id, noise_std)),
+        "noise_std": noise_std,
         **detection("", *scores),
     }
+
+
+def _unexplained(draws: Tensor, y: Tensor) -> float:
+    """σ_ε of y = f(x) + ε by moments: E[(y − mean f)²] = Var f + σ_ε²."""
+    squared = (draws.mean(0) - y).square()
+    excess = float((squared - draws.var(0)).mean())
+    return max(excess, 0.01 * float(squared.mean())) ** 0.5
 
 
 def _drawn(posterior: Posterior, x: Tensor, n: int) -> Tensor:

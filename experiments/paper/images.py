@@ -19,7 +19,8 @@ OOD_VALID_SHARE = 0.1
 
 def mnist(seed: int, folder: Path | None = None) -> Split:
     """Digits are known, clothes are strangers, Japanese characters are never seen."""
-    return _split("mnist", "fashion-mnist", {"kmnist": "kmnist"}, seed, folder)
+    augment = data.FlipAndShift(shift=2, flip=False)
+    return _split("mnist", "fashion-mnist", {"kmnist": "kmnist"}, seed, folder, augment)
 
 
 def cifar10(seed: int, folder: Path | None = None, ood: str = "svhn10k") -> Split:
@@ -34,7 +35,7 @@ def _split(
     unseen: dict[str, str],
     seed: int,
     folder: Path | None,
-    augment: data.FlipAndShift | None = None,
+    augment: data.FlipAndShift,
 ) -> Split:
     ours, theirs = data.images(known, folder), data.images(strange, folder)
     order = torch.randperm(len(ours.train.x), generator=torch.Generator().manual_seed(seed))

@@ -2,7 +2,7 @@
 
 Strangers make up 50, 10, 1 and 0 % of a pool whose other rows are the labeled ones; "none" is a
 pool made up from the labels alone: uniform over each feature's range. Settings are those that the
-main protocol chose. Writes `results/<task>/pool-share.json`.
+main protocol chose, and fits are as long as its trials. Writes `results/<task>/pool-share.json`.
 """
 
 import json
@@ -12,40 +12,45 @@ from typing import Any
 import torch
 
 from experiments import results
-from experiments.paper.run import Place, Say, measure, split_of
-from experiments.paper.settings import DIALS, configured
+from experiments.paper.place import Place, Say
+from experiments.paper.run import fit, judged
 from experiments.paper.split import Split
-from gpn import methods
 from gpn.core.pool import TensorPool
 
 SHARES: dict[str, float | None] = {"50%": 0.5, "10%": 0.1, "1%": 0.01, "0%": 0.0, "none": None}
 METHODS = ("gpn", "gpn-paper", "ensemble-or")
 
 
-def run_shares(task: str, place: Place, say: Say = print) -> Path:
-    """Every method at every share, as many seeds as the task's plan says; resumes where it was."""
-    path = place.results / task / "pool-share.json"
-    rows = json.loads(path.read_text())["rows"] if path.exists() else []
-    done = {(row["method"], row["share"], row["seed"]) for row in rows}
-    for seed in range(place.plan(task).seeds):
-        for share in SHARES:
-            for method in METHODS:
-                if (method, share, seed) not in done:
-                    rows.append(_row(task, method, share, seed, place))
-                    _write(path, task, rows)
-                    auc = rows[-1]["metrics"]["ood_auc"]
-                    say(f"{task} {method} seed {seed}: strangers {share:5s} ood_auc {auc:.4f}")
-    return path
+def run_shares(task: str, place: Place, say: Say = print, only: int | None = None) -> Path:
+    """Every method at every share for every seed (or `only` one); what is done is not done again.
+
+    Each run has a file of its own under `runs/`, so that several processes can share the work.
+    """
+    seeds = range(place.plan(task).seeds) if only is None else [only]
+    rows = [
+        _row(task, method, share, seed, place, say)
+        for seed in seeds
+        for share in SHARES
+        for method in METHODS
+    ]
+    report = {"task": task, "device": results.device(), "versions": results.versions()}
+    return results.save(place.file(task, "pool-share"), {**report, "rows": rows})
 
 
-def _row(task: str, method: str, share: str, seed: int, place: Place) -> dict[str, Any]:
-    chosen = place.choice(task, method)
-    config = configured(place.plan(task), method, chosen)
-    config["train"] = config["train"].replace(device=place.device)
-    split = with_share(split_of(task, seed, place).merged(), SHARES[share], seed)
-    run = measure(split, "test", methods.get(method, **config), method, seed, place)
-    where = {"method": method, "share": share, "seed": seed, DIALS[method][0]: chosen}
-    return {**where, "seconds": run["seconds"], "metrics": run["test"]}
+def _row(task: str, method: str, share: str, seed: int, place: Place, say: Say) -> dict[str, Any]:
+    path = place.file(task, f"runs/{method}-share-{share.rstrip('%')}-{seed}")
+    where = {"method": method, "share": share, "seed": seed}
+    where[place.plan(task).dial(method)[0]] = chosen = place.choice(task, method)
+    if path.exists() and where.items() <= (row := json.loads(path.read_text())).items():
+        return row
+    split = with_share(place.split(task, seed).merged(), SHARES[share], seed)
+    built = place.method(task, method, chosen, place.plan(task).trial_share)
+    posterior, run = fit(split, built, seed, place)
+    metrics = judged(posterior, split, method)
+    say(f"{task} {method} seed {seed}: strangers {share:5s} ood_auc {metrics['ood_auc']:.4f}")
+    row = {**where, "seconds": run["seconds"], "metrics": metrics}
+    results.save(path, row)
+    return row
 
 
 def with_share(split: Split, share: float | None, seed: int) -> Split:
@@ -57,14 +62,3 @@ def with_share(split: Split, share: float | None, seed: int) -> Split:
     low, high = x.amin(0), x.amax(0)
     made_up.task.pool = TensorPool(low + (high - low) * torch.rand(x.shape, generator=rng))
     return made_up
-
-
-def _write(path: Path, task: str, rows: list[dict[str, Any]]) -> None:
-    report = {
-        "task": task,
-        "device": results.device(),
-        "versions": results.versions(),
-        "rows": rows,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=1) + "\n")

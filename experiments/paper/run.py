@@ -6,60 +6,25 @@ A run is one fit of one method with one setting and one seed. Each leaves a file
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from experiments import results
 from experiments.paper.choose import chosen
 from experiments.paper.evaluate import DRAWS, evaluate
-from experiments.paper.settings import DIALS, ENSEMBLES, PLANS, Plan, configured
+from experiments.paper.pictures import save_pictures
+from experiments.paper.place import Place, Say
+from experiments.paper.settings import ENSEMBLES
 from experiments.paper.split import Split
-from experiments.paper.tasks import TASKS
-from gpn import TrainConfig, methods
+from experiments.timing import timed_fit
+from gpn import Posterior
 
 MEMBERS = 10
-MIDDLE = 2
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where runs are kept and data is found, and how much of both is used."""
-
-    results: Path = results.RESULTS
-    data: Path | None = None
-    quick: float | None = None
-    device: str = "auto"
-
-    def plan(self, task: str) -> Plan:
-        return PLANS[task] if self.quick is None else PLANS[task].quick(self.quick)
-
-    def choice(self, task: str, method: str) -> Any:
-        """The value of the method's dial that the protocol chose; a quick look takes the middle."""
-        if self.quick is not None:
-            return DIALS[method][1][MIDDLE]
-        path = self.results / task / f"{method}.json"
-        if not path.exists():
-            raise FileNotFoundError(
-                f"the setting of {method} on {task} must be chosen first, {path.name} is missing; "
-                f"try python -m experiments run {task} --method {method}."
-            )
-        return json.loads(path.read_text())["choice"]["chosen"]
-
-    def run_file(self, task: str, name: str) -> Path:
-        return self.results / task / "runs" / f"{name}.json"
-
-
-Say = Callable[[str], None]
 
 
 def run_method(task: str, method: str, place: Place, say: Say = print) -> dict[str, Any]:
     """Choose the setting on validation rows, then learn from them too and test every seed."""
-    settings = range(len(DIALS[method][1])) if place.quick is None else [MIDDLE]
+    settings = place.settings(task, method)
     trials = [trial(task, method, setting, place, say) for setting in settings]
     setting = settings[chosen([run["valid"] for run in trials])]
     seeds = range(place.plan(task).seeds)
@@ -69,77 +34,75 @@ def run_method(task: str, method: str, place: Place, say: Say = print) -> dict[s
 
 def trial(task: str, method: str, setting: int, place: Place, say: Say = print) -> dict[str, Any]:
     """One setting on seed 0's validation rows."""
-    path = place.run_file(task, f"{method}-{setting}-valid")
-    return _once(path, task, method, setting, 0, place, say, lambda split: (split, "valid"))
+    path = place.file(task, f"runs/{method}-{setting}-valid")
+    own = place.setting(task, method, setting)
+    if earlier := _earlier(path, own):
+        return earlier
+    split, share = place.split(task, 0), place.plan(task).trial_share
+    posterior, run = fit(split, place.method(task, method, *own.values(), share), 0, place)
+    run["valid"] = _timed(run, lambda: evaluate(posterior, split.valid, draws=n_draws(method)))
+    return _kept(path, {"setting": own, **run}, _line(task, method, "valid", own, run), say)
 
 
 def final(
     task: str, method: str, setting: int, seed: int, place: Place, say: Say = print
 ) -> dict[str, Any]:
-    """One seed on the test rows."""
-    path = place.run_file(task, f"{method}-{setting}-{seed}")
-    return _once(path, task, method, setting, seed, place, say, lambda s: (s.merged(), "test"))
-
-
-def _once(
-    path: Path,
-    task: str,
-    method: str,
-    setting: int,
-    seed: int,
-    place: Place,
-    say: Say,
-    stage: Callable[[Split], tuple[Split, str]],
-) -> dict[str, Any]:
-    """One fit, or what is left of it from an earlier time."""
-    dial, values = DIALS[method]
-    own = {dial: values[setting]}
-    if path.exists() and (earlier := json.loads(path.read_text()))["setting"] == own:
+    """One seed on the test rows; the noise of its labels is what the setting's trial found."""
+    path = place.file(task, f"runs/{method}-{setting}-{seed}")
+    own = place.setting(task, method, setting)
+    if earlier := _earlier(path, own):
         return earlier
-    config = configured(place.plan(task), method, values[setting])
-    if "train" in config:
-        config["train"] = config["train"].replace(device=place.device)
-    split, rows = stage(split_of(task, seed, place))
-    run = measure(split, rows, methods.get(method, **config), method, seed, place)
-    run = {"setting": own, "seed": seed, **run}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(run, indent=1) + "\n")
-    say(_line(task, method, rows, run))
-    return run
+    noise_std = trial(task, method, setting, place, say)["valid"].get("noise_std")
+    split = place.split(task, seed).merged()
+    posterior, run = fit(split, place.method(task, method, *own.values()), seed, place)
+    run["test"] = _timed(run, lambda: judged(posterior, split, method, noise_std))
+    if seed == 0:
+        save_pictures(posterior, split.test, n_draws(method), task, method, place)
+    return _kept(path, {"setting": own, **run}, _line(task, method, "test", own, run), say)
 
 
-def measure(
-    split: Split, rows: str, method: Any, name: str, seed: int, place: Place
-) -> dict[str, Any]:
-    """Fit on the device, then every metric on the rows of that name."""
-    device = TrainConfig(device=place.device).pick_device()
-    task = split.task.to(device, torch.float32)
-    started = time.perf_counter()
-    posterior = method.fit(task, rng=seed, progress=False)
-    _wait(device)
-    fitted = time.perf_counter()
-    unseen = split.unseen if rows == "test" else {}
-    draws = MEMBERS if name in ENSEMBLES else DRAWS
-    measured = evaluate(posterior, getattr(split, rows), unseen, draws)
-    return {
-        rows: measured,
-        "seconds": {"fit": fitted - started, "sample": time.perf_counter() - fitted},
-        "config": results.plain(posterior.config),
+def fit(split: Split, method: Any, seed: int, place: Place) -> tuple[Posterior, dict[str, Any]]:
+    """A posterior, and what a run's file says about how it was made."""
+    posterior, seconds = timed_fit(method, place.moved(split.task), seed)
+    return posterior, {
+        "seed": seed,
+        "seconds": {"fit": seconds},
+        "config": results.plain(getattr(posterior, "config", None)),
         "device": results.device(posterior.device),
         "versions": results.versions(),
     }
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+def judged(
+    posterior: Posterior, split: Split, method: str, noise_std: float | None = None
+) -> dict[str, float]:
+    """Every metric on the test rows, unseen sets among them."""
+    return evaluate(posterior, split.test, split.unseen, n_draws(method), noise_std)
 
 
-@lru_cache(maxsize=1)
-def split_of(task: str, seed: int, place: Place) -> Split:
-    """One split at a time stays in memory: the next method usually wants the same."""
-    split = TASKS[task](seed, place.data)
-    return split if place.quick is None else split.part(place.quick, seed)
+def n_draws(method: str) -> int:
+    return MEMBERS if method in ENSEMBLES else DRAWS
+
+
+def _timed(run: dict[str, Any], measure: Any) -> dict[str, float]:
+    started = time.perf_counter()
+    measured = measure()
+    run["seconds"]["sample"] = time.perf_counter() - started
+    return measured
+
+
+def _earlier(path: Path, own: dict[str, Any]) -> dict[str, Any] | None:
+    """What is left of this very run from an earlier time."""
+    if not path.exists():
+        return None
+    earlier = json.loads(path.read_text())
+    return earlier if earlier["setting"] == own else None
+
+
+def _kept(path: Path, run: dict[str, Any], line: str, say: Say) -> dict[str, Any]:
+    results.save(path, run)
+    say(line)
+    return run
 
 
 def summarise(
@@ -151,7 +114,7 @@ def summarise(
     place: Place,
 ) -> dict[str, Any]:
     """`results/<task>/<method>.json`: mean, standard deviation and count of every metric."""
-    dial, values = DIALS[method]
+    (dial, value) = next(iter(place.setting(task, method, setting).items()))
     report = {
         "task": task,
         "method": method,
@@ -159,7 +122,7 @@ def summarise(
         "choice": {
             "dial": dial,
             "values": [value for trial in trials for value in trial["setting"].values()],
-            "chosen": values[setting],
+            "chosen": value,
             "valid": [trial["valid"] for trial in trials],
         },
         "seeds": [run["seed"] for run in runs],
@@ -173,14 +136,13 @@ def summarise(
             name: results.summary([run["test"][name] for run in runs]) for name in runs[0]["test"]
         },
     }
-    path = place.results / task / f"{method}.json"
-    path.write_text(json.dumps(report, indent=2) + "\n")
+    results.save(place.file(task, method), report)
     return report
 
 
-def _line(task: str, method: str, rows: str, run: dict[str, Any]) -> str:
-    (dial, value), test = next(iter(run["setting"].items())), run[rows]
+def _line(task: str, method: str, rows: str, own: dict[str, Any], run: dict[str, Any]) -> str:
+    (dial, value), measured = next(iter(own.items())), run[rows]
     shown = ("id_loss", "id_width", "ood_coverage", "accuracy", "id_entropy", "ood_entropy")
-    parts = [f"{name} {test[name]:.3f}" for name in (*shown, "ood_auc") if name in test]
+    parts = [f"{name} {measured[name]:.3f}" for name in (*shown, "ood_auc") if name in measured]
     what = f"{task} {method} {dial}={value} seed {run['seed']} ({rows})"
     return f"{what:52s} {run['seconds']['fit']:5.0f} s  {'  '.join(parts)}"

@@ -1,12 +1,11 @@
 """OOD AUC against training time: an ensemble grows a few members at a time, a GPN is fitted once.
 
 The paper's Figure 3. Members of both regularised ensembles are trained in groups, one group after
-the other, and the AUC is that of all members so far. Everything is timed in one process. Writes
+the other, and the AUC is that of all members so far; then ten at once, as one tensor axis. A GPN
+is fitted anew for a sixteenth up to all of its steps. Everything is timed in one process. Writes
 `results/<task>/scalability.json`.
 """
 
-import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,69 +13,78 @@ import torch
 
 from experiments import results
 from experiments.paper.evaluate import DRAWS, evaluate
-from experiments.paper.run import Place, Say, split_of
-from experiments.paper.settings import configured
+from experiments.paper.place import Place, Say
 from experiments.paper.split import Split
-from gpn import Posterior, Task, TrainConfig, methods
+from experiments.timing import timed_fit
+from gpn import Posterior
 from gpn.core.posterior import FunctionBatch
 from gpn.core.types import Draws, Inputs
 
 GROUP = {"superconductor": 2, "cifar10": 5}
-MOST_MEMBERS = 20
+MOST_MEMBERS = 10
+SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+WAKE_UP = 0.005
 
 
 def run_scalability(task: str, place: Place, say: Say = print) -> Path:
-    """GPN once, then both ensembles from few members to twenty."""
-    split = split_of(task, 0, place).merged()
-    moved = split.task.to(TrainConfig(device=place.device).pick_device(), torch.float32)
-    rows = [_gpn(task, moved, split, place, say)]
+    """GPN at every length, then both ensembles from few members to ten."""
+    grow = _Growth(task, place, say)
+    rows = grow.gpn()
     for method in ("ensemble-pr", "ensemble-or"):
-        rows += _ensemble(task, method, moved, split, place, say)
-    path = place.results / task / "scalability.json"
+        rows += [*grow.ensemble(method), grow.at_once(method)]
     report = {"task": task, "device": results.device(), "versions": results.versions()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**report, "rows": rows}, indent=1) + "\n")
-    return path
+    return results.save(place.file(task, "scalability"), {**report, "rows": rows})
 
 
-def _gpn(task: str, moved: Task, split: Split, place: Place, say: Say) -> dict[str, Any]:
-    _fit(task, "gpn", moved, 0, place, steps=20)  # not counted: the device wakes up
-    posterior, seconds = _fit(task, "gpn", moved, 0, place)
-    return _row("gpn", 0, seconds, evaluate(posterior, split.test, draws=DRAWS), say)
+class _Growth:
+    """One split on the device, and fits of any method to it."""
 
+    def __init__(self, task: str, place: Place, say: Say) -> None:
+        self.name, self.place, self.say = task, place, say
+        self.split: Split = place.split(task, 0).merged()
+        self.task = place.moved(self.split.task)
 
-def _ensemble(
-    task: str, method: str, moved: Task, split: Split, place: Place, say: Say
-) -> list[dict[str, Any]]:
-    rows, together, total, group = [], [], 0.0, GROUP[task]
-    _fit(task, method, moved, 0, place, steps=20, n_members=group)  # not counted either
-    for first in range(0, MOST_MEMBERS, group):
-        posterior, seconds = _fit(task, method, moved, first, place, n_members=group)
-        together.append(posterior)
-        total += seconds
-        so_far = Together(together)
-        metrics = evaluate(so_far, split.test, draws=first + group)
-        rows.append(_row(method, first + group, total, metrics, say))
-    return rows
+    def gpn(self) -> list[dict[str, Any]]:
+        rows = []
+        self._fit("gpn", 0, WAKE_UP)
+        for share in SHARES:
+            posterior, seconds = self._fit("gpn", 0, share)
+            metrics = evaluate(posterior, self.split.test, draws=DRAWS)
+            rows.append(self._row("gpn", f"{share:.4g} of the steps", 0, seconds, metrics))
+        return rows
 
+    def ensemble(self, method: str) -> list[dict[str, Any]]:
+        rows, together, total, group = [], [], 0.0, GROUP[self.name]
+        self._fit(method, 0, WAKE_UP, n_members=group)
+        for first in range(0, MOST_MEMBERS, group):
+            posterior, seconds = self._fit(method, first, n_members=group)
+            together.append(posterior)
+            total += seconds
+            metrics = evaluate(Together(together), self.split.test, draws=first + group)
+            rows.append(self._row(method, f"{group} at a time", first + group, total, metrics))
+        return rows
 
-def _fit(
-    task: str,
-    method: str,
-    moved: Task,
-    seed: int,
-    place: Place,
-    steps: int | None = None,
-    **changes: Any,
-) -> tuple[Posterior, float]:
-    config = configured(place.plan(task), method, place.choice(task, method))
-    train = config["train"].replace(device=place.device)
-    config["train"] = train if steps is None else train.replace(steps=steps)
-    started = time.perf_counter()
-    posterior = methods.get(method, **config, **changes).fit(moved, rng=seed, progress=False)
-    if posterior.device.type == "cuda":
-        torch.cuda.synchronize()
-    return posterior, time.perf_counter() - started
+    def at_once(self, method: str) -> dict[str, Any]:
+        self._fit(method, 0, WAKE_UP, n_members=MOST_MEMBERS)
+        posterior, seconds = self._fit(method, 0, n_members=MOST_MEMBERS)
+        metrics = evaluate(posterior, self.split.test, draws=MOST_MEMBERS)
+        return self._row(method, "all at once", MOST_MEMBERS, seconds, metrics)
+
+    def _fit(
+        self, method: str, seed: int, share: float = 1.0, **changes: Any
+    ) -> tuple[Posterior, float]:
+        """A short share wakes the device up and is not counted."""
+        value = self.place.choice(self.name, method)
+        built = self.place.method(self.name, method, value, share, **changes)
+        return timed_fit(built, self.task, seed)
+
+    def _row(
+        self, method: str, how: str, members: int, seconds: float, metrics: dict[str, float]
+    ) -> dict[str, Any]:
+        count = f"{members} members, " if members else ""
+        self.say(f"{method}, {count}{how}: {seconds:.1f} s  ood_auc {metrics['ood_auc']:.4f}")
+        row = {"method": method, "how": how, "members": members, "seconds": seconds}
+        return {**row, "metrics": metrics}
 
 
 class Together(Posterior):
@@ -92,10 +100,3 @@ class Together(Posterior):
             return torch.cat([part.networks(x) for part in self.parts])[:n]
 
         return batch
-
-
-def _row(
-    method: str, members: int, seconds: float, metrics: dict[str, float], say: Say
-) -> dict[str, Any]:
-    say(f"{method} {members or 'one fit'}: {seconds:.1f} s  ood_auc {metrics['ood_auc']:.4f}")
-    return {"method": method, "members": members, "seconds": seconds, "metrics": metrics}

@@ -22,7 +22,7 @@ METHODS = (
 )
 ENSEMBLES = ("ensemble-pr", "ensemble-or", "ensemble")
 
-# What is turned, and the five values that it is given.
+# What is turned, and the five values that it is given; for our GPN the plan says which.
 DIALS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "dropout": ("rate", (0.05, 0.1, 0.2, 0.3, 0.5)),
     "dkl": ("weight_decay", (0.01, 0.1, 0.3, 1.0, 3.0)),
@@ -32,57 +32,77 @@ DIALS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "ensemble": ("weight_decay", (0.0, 0.01, 0.1, 0.3, 1.0)),
     "gp": ("noise_std", (0.1, 0.2, 0.3, 0.4, 0.5)),
     "gpn-paper": ("beta", (0.01, 0.03, 0.1, 0.3, 1.0)),
-    "gpn": ("beta", (0.1, 0.3, 0.5, 1.0, 2.0)),
 }
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a task is learnt: its networks, the length of a run, and the number of seeds."""
+    """How a task is learnt: its networks, the length of a run, and the number of seeds.
+
+    `betas`, `decay` and `extras` are our GPN's own: the values of its dial, its weight decay, and
+    changes of the trunk. Trials of settings take `trial_share` of the steps; with `settings_of`
+    they are those that were chosen on another task.
+    """
 
     trunk: Trunk
     ensemble_trunk: Trunk
     train: TrainConfig
     seeds: int
+    betas: tuple[float, ...]
+    decay: float
+    extras: dict[str, Any]
+    trial_share: float = 1.0
+    settings_of: str | None = None
     methods: tuple[str, ...] = METHODS
+
+    def dial(self, method: str) -> tuple[str, tuple[Any, ...]]:
+        """What is turned, and the values to try."""
+        return ("beta", self.betas) if method == "gpn" else DIALS[method]
 
     def quick(self, share: float) -> "Plan":
         """The same with fewer steps of smaller batches, once."""
         steps = max(10, round(share * self.train.steps))
         train = self.train.replace(steps=steps, label_batch=64, pool_batch=64)
-        return replace(self, train=train, seeds=1)
+        return replace(self, train=train, seeds=1, trial_share=1.0, settings_of=None)
 
 
 def _table(width: int) -> MLPTrunk:
     return MLPTrunk(widths=(width,) * 4, activation="relu")
 
 
-def _images(channels: tuple[int, ...], width: int, depth: int) -> ConvTrunk:
-    return ConvTrunk(channels=channels, widths=(width,) * depth)
+def _images(channels: tuple[int, ...], width: int, depth: int, **changes: Any) -> ConvTrunk:
+    return ConvTrunk(channels=channels, widths=(width,) * depth, **changes)
 
 
 TABLE = Plan(
     _table(512),
     _table(128),
-    TrainConfig(steps=6000, learning_rate=1e-3, weight_decay=0.01),
+    TrainConfig(steps=6000, learning_rate=1e-3, weight_decay=0.01, precision="tf32"),
     seeds=5,
+    betas=(0.1, 0.3, 0.5, 0.8, 1.2),
+    decay=0.3,
+    extras={"dropout": 0.1, "ramps": 16},
 )
 SMALL_IMAGES = Plan(
     _images((32, 64), 512, 3),
     _images((32, 64), 128, 3),
-    TrainConfig(steps=6000, learning_rate=1e-3, weight_decay=0.01),
+    TrainConfig(steps=4000, learning_rate=1e-3, weight_decay=0.01, precision="bf16"),
     seeds=3,
+    betas=(0.003, 0.01, 0.03, 0.05, 0.1),
+    decay=0.3,
+    extras={"dropout": 0.2},
+    trial_share=0.25,
     methods=tuple(name for name in METHODS if name != "gp"),
 )
 COLOUR_IMAGES = replace(
     SMALL_IMAGES,
-    trunk=_images((64, 128, 256), 512, 4),
-    ensemble_trunk=_images((64, 128, 256), 256, 4),
-    train=TrainConfig(steps=10_000, learning_rate=1e-3, weight_decay=0.05),
+    trunk=_images((64, 128, 256), 512, 4, halve_by="max"),
+    ensemble_trunk=_images((32, 64, 128), 256, 4),
+    train=TrainConfig(steps=8000, learning_rate=1e-3, weight_decay=0.05, precision="bf16"),
 )
 PLANS: dict[str, Plan] = {
     "superconductor": TABLE,
-    "superconductor-grouped": TABLE,
+    "superconductor-grouped": replace(TABLE, settings_of="superconductor"),
     "mnist": SMALL_IMAGES,
     "cifar10": COLOUR_IMAGES,
 }
@@ -90,7 +110,7 @@ PLANS: dict[str, Plan] = {
 
 def configured(plan: Plan, method: str, value: Any) -> dict[str, Any]:
     """What `gpn.methods.get(method, ...)` is given for one value of the method's dial."""
-    dial, _ = DIALS[method]
+    dial, _ = plan.dial(method)
     if method == "gp":
         return {dial: value}
     train, trunk = plan.train, plan.trunk
@@ -99,8 +119,14 @@ def configured(plan: Plan, method: str, value: Any) -> dict[str, Any]:
         train, own = train.replace(weight_decay=value), {}
     if method in ENSEMBLES:
         trunk = plan.ensemble_trunk
+    if method == "ensemble-pr":  # its anchors are its weight decay
+        train = train.replace(weight_decay=0.0)
     if method == "gpn":
-        train, trunk = train.replace(weight_decay=0.3), trunk.replace(dropout=0.1)
+        train, trunk = train.replace(weight_decay=plan.decay), trunk.replace(**plan.extras)
+    if method in ("sngp", "dkl") and train.precision == "bf16":  # they factor matrices
+        train = train.replace(precision="tf32")
+    if method == "gpn-paper":  # the price of one network, where every pairing costs a hundred
+        own["pairing"] = "one"
     if method == "dkl":
         train = train.replace(steps=max(10, train.steps // 3))
     return {**own, "trunk": trunk, "train": train}

@@ -12,16 +12,18 @@ from torch import Tensor
 
 import gpn
 from experiments import results
-from experiments.paper import run as protocol
+from experiments.paper import place as places
 from experiments.paper.choose import chosen
 from experiments.paper.images import cifar10, mnist
+from experiments.paper.place import Place
 from experiments.paper.pool_share import run_shares, with_share
-from experiments.paper.run import Place, run_method
+from experiments.paper.run import run_method, trial
 from experiments.paper.scalability import run_scalability
 from experiments.paper.settings import DIALS, METHODS, PLANS, configured
 from experiments.paper.split import Split
 from experiments.paper.superconductor import THRESHOLD, superconductor, superconductor_grouped
 from experiments.paper.table import table as table_of
+from experiments.paper.tasks import TASKS
 from gpn.core.pool import TensorPool
 
 
@@ -36,7 +38,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     y = THRESHOLD + 10 * x[:, 0] + rows(400, seed=1).double()
     made = SimpleNamespace(x=x, y=y)
     monkeypatch.setattr(gpn.data, "superconductivity", lambda folder=None: made)
-    protocol.split_of.cache_clear()
+    places._split.cache_clear()
     return made
 
 
@@ -58,7 +60,11 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(gpn.data, "images", images)
     monkeypatch.setattr("experiments.paper.images.VALID", 30)
-    protocol.split_of.cache_clear()
+    places._split.cache_clear()
+
+
+def quiet(line: str) -> None:
+    pass
 
 
 def as_set(x: Tensor) -> set[tuple[float, ...]]:
@@ -126,9 +132,9 @@ class TestImages:
         for unseen in split.unseen.values():
             assert not as_set(unseen) & pool
 
-    def test_cifar_is_flipped_and_shifted_and_digits_are_not(self, pictures: None) -> None:
-        assert mnist(0).task.augment is None
-        assert isinstance(cifar10(0).task.augment, gpn.data.FlipAndShift)
+    def test_objects_are_flipped_and_digits_are_not(self, pictures: None) -> None:
+        assert mnist(0).task.augment == gpn.data.FlipAndShift(shift=2, flip=False)
+        assert cifar10(0).task.augment == gpn.data.FlipAndShift(shift=4, flip=True)
 
     def test_any_set_can_be_the_strangers(self, pictures: None) -> None:
         other = cifar10(0, ood="my-own")
@@ -155,7 +161,7 @@ def test_the_choice_is_safe_first_and_good_second() -> None:
 def test_every_method_has_five_settings_that_can_be_built(task: str) -> None:
     plan = PLANS[task]
     for method in plan.methods:
-        dial, values = DIALS[method]
+        dial, values = plan.dial(method)
         assert len(set(values)) == 5
         built = [gpn.methods.get(method, **configured(plan, method, v)).config for v in values]
         turned = [getattr(c, dial, None) or c.train.weight_decay for c in built]
@@ -181,10 +187,44 @@ def test_a_method_from_trials_to_its_file(
     file = json.loads((tmp_path / "superconductor" / f"{method}.json").read_text())
     assert file == json.loads(json.dumps(report))
     assert file["metrics"]["ood_auc"]["n"] == 2
-    assert file["choice"]["chosen"] in DIALS[method][1]
+    assert file["choice"]["chosen"] in PLANS["superconductor"].dial(method)[1]
     wanted = {"id_loss", "id_width", "id_coverage", "ood_coverage", "ood_auc", "nll", "ece"}
     assert wanted <= set(file["metrics"])
-    assert "test" not in json.dumps(file["choice"]), "test rows have no say in the choice"
+
+
+@pytest.mark.parametrize("method", ["gpn", "ensemble-or"])
+def test_test_rows_have_no_say_in_the_choice(
+    method: str, table: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial is the same, whatever the test rows are."""
+    tiny(monkeypatch, "superconductor")
+    honest = trial("superconductor", method, 0, Place(results=tmp_path / "a", device="cpu"), quiet)
+
+    def spoilt(seed: int, folder: Path | None = None) -> Split:
+        split = superconductor(seed, folder)
+        for rows in (split.test.x_id, split.test.y_id, split.test.x_ood, split.test.y_ood):
+            assert rows is not None
+            rows.fill_(torch.nan)
+        return split
+
+    monkeypatch.setitem(TASKS, "superconductor", spoilt)
+    places._split.cache_clear()
+    blind = trial("superconductor", method, 0, Place(results=tmp_path / "b", device="cpu"), quiet)
+    assert blind["valid"] == honest["valid"]
+
+
+def test_the_grouped_split_takes_the_settings_of_the_random_one(
+    table: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for task in ("superconductor", "superconductor-grouped"):
+        tiny(monkeypatch, task)
+    place = Place(results=tmp_path, device="cpu")
+    with pytest.raises(FileNotFoundError, match="must be chosen first"):
+        run_method("superconductor-grouped", "gp", place, quiet)
+    first = run_method("superconductor", "gp", place, quiet)
+    second = run_method("superconductor-grouped", "gp", place, quiet)
+    assert second["choice"]["chosen"] == first["choice"]["chosen"]
+    assert len(second["choice"]["valid"]) == 1
 
 
 def test_finished_runs_are_not_made_again(
@@ -212,7 +252,7 @@ def test_classes_have_their_own_columns(
     train = gpn.TrainConfig(steps=4, label_batch=16, pool_batch=16)
     tiny(monkeypatch, "mnist", trunk=trunk, ensemble_trunk=trunk, train=train, seeds=1)
     place = Place(results=tmp_path, device="cpu", quick=0.5)
-    metrics = run_method("mnist", method, place, lambda line: None)["metrics"]
+    metrics = run_method("mnist", method, place, quiet)["metrics"]
     wanted = {"accuracy", "id_entropy", "ood_entropy", "ood_auc", "ood_aupr", "ood_fpr95", "ece"}
     scores = {"ood_auc_entropy", "ood_auc_mutual_information", "ood_auc_logit_variance"}
     assert wanted | scores | {"ood_auc_unseen_kmnist"} <= set(metrics)
@@ -243,21 +283,21 @@ def test_shares_and_scalability_use_the_chosen_settings(
     monkeypatch.setattr("experiments.paper.scalability.MOST_MEMBERS", 4)
     place = Place(results=tmp_path, device="cpu")
     for method in ("gpn", "gpn-paper", "ensemble-or", "ensemble-pr"):
-        run_method("superconductor", method, place, lambda line: None)
+        run_method("superconductor", method, place, quiet)
     lines: list[str] = []
     rows = json.loads(run_shares("superconductor", place, lines.append).read_text())["rows"]
     assert len(rows) == len(lines) == 15
     run_shares("superconductor", place, lines.append)
     assert len(lines) == 15, "what is done is not done again"
     grown = json.loads(run_scalability("superconductor", place, lines.append).read_text())["rows"]
-    assert [row["members"] for row in grown] == [0, 2, 4, 2, 4]
-    assert grown[2]["seconds"] > grown[1]["seconds"]
+    assert [row["members"] for row in grown] == [0] * 5 + [2, 4, 4] * 2
+    assert grown[6]["seconds"] > grown[5]["seconds"]
 
 
 def test_a_setting_that_was_never_chosen_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"must be chosen first.*run mnist --method gpn"):
         Place(results=tmp_path).choice("mnist", "gpn")
-    assert Place(results=tmp_path, quick=0.1).choice("mnist", "gpn") == DIALS["gpn"][1][2]
+    assert Place(results=tmp_path, quick=0.1).choice("mnist", "gpn") == PLANS["mnist"].betas[2]
 
 
 README = Path(__file__).parents[2] / "experiments" / "README.md"

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gpn.core.types import Inputs
 
-FLOOR = 0.05
+FLOOR = 0.01
 
 LogRatio = Callable[[Inputs], Float[Tensor, "n"]]
 Learner = Callable[[Inputs, Float[Tensor, "R *d"]], LogRatio]

@@ -49,12 +49,17 @@ def activated(activation: str, dropout: float) -> list[nn.Module]:
 
 
 def conv_stack(
-    input_shape: tuple[int, ...], channels: Sequence[int], activation: str
+    input_shape: tuple[int, ...],
+    channels: Sequence[int],
+    activation: str,
+    halve_by: str = "stride",
 ) -> list[nn.Module]:
-    """3×3 convolutions with stride 2, each with its activation, then flat features."""
+    """3×3 convolutions, each with its activation and half as large an image, then flat features."""
+    stride = 2 if halve_by == "stride" else 1
     layers: list[nn.Module] = []
     for fan_in, fan_out in itertools.pairwise((input_shape[0], *channels)):
-        layers += [nn.Conv2d(fan_in, fan_out, 3, stride=2, padding=1), ACTIVATIONS[activation]()]
+        layers += [nn.Conv2d(fan_in, fan_out, 3, stride, padding=1), ACTIVATIONS[activation]()]
+        layers += [nn.MaxPool2d(2, ceil_mode=True)] if halve_by == "max" else []
     return [*layers, nn.Flatten()]
 
 
@@ -148,22 +153,28 @@ class MLPTrunk(Trunk):
 
 @dataclass(frozen=True, kw_only=True)
 class ConvTrunk(Trunk):
-    """Convolutions (3×3, stride 2), then hidden linear layers: the paper's image networks."""
+    """Convolutions (3×3), then hidden linear layers: the paper's image networks.
+
+    Each convolution halves the image: by its own "stride" of 2, or by the "max" of 2×2 pixels
+    after it, which sees four times as much and costs that, too.
+    """
 
     channels: tuple[int, ...] = (32, 64)
     widths: tuple[int, ...] = (512, 512, 512)
     activation: str = "relu"
     dropout: float = 0.0
+    halve_by: str = "stride"
 
     def __post_init__(self) -> None:
         check_trunk(self)
+        require_one_of(self, "halve_by", ("stride", "max"))
         if not self.channels:
             raise ValueError("channels must name at least one convolution, got ().")
         require_sizes(self.channels)
 
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
         size = conv_features(input_shape, self.channels)
-        layers = partial(conv_stack, input_shape, self.channels, self.activation)
+        layers = partial(conv_stack, input_shape, self.channels, self.activation, self.halve_by)
         return fresh(layers, rng), size
 
 

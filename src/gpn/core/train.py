@@ -25,7 +25,9 @@ class TrainConfig(Config):
 
     `label_batch` and `pool_batch` rows go through one forward pass per step. `device` "auto" takes
     a GPU if there is one; `dtype` "auto" is the labels' own if float64, else float32. Under the
-    "one-cycle" schedule the rate rises and falls, and momentum goes the other way.
+    "one-cycle" schedule the rate rises and falls, and momentum goes the other way. `precision`
+    "tf32" rounds the factors of float32 products on a GPU, "bf16" computes the network in
+    bfloat16 and its loss in float32.
     """
 
     steps: int = 2000
@@ -37,6 +39,7 @@ class TrainConfig(Config):
     schedule: str = "one-cycle"
     device: str = "auto"
     dtype: str = "auto"
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         require_counts(self, "steps", "label_batch", "pool_batch")
@@ -44,6 +47,7 @@ class TrainConfig(Config):
         require_one_of(self, "optimiser", ("adam", "sgd"))
         require_one_of(self, "schedule", ("one-cycle", "constant"))
         require_one_of(self, "dtype", ("auto", *DTYPES))
+        require_one_of(self, "precision", ("float32", "tf32", "bf16"))
         if self.device != "auto":
             _device(self.device)
 
@@ -114,13 +118,10 @@ def train(
     every = max(1, config.steps // CHECKS)
     try:
         for step in range(1, config.steps + 1):
-            current = terms()
-            loss = torch.stack(list(current.values())).sum()
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
+            current, loss = _slopes(terms, optimiser, config.precision)
             optimiser.step()
             schedule.step()
-            best.average(loss.detach())
+            best.average(loss)
             if step % every == 0 or step == config.steps:
                 values = _read(current, step)
                 history.checks.append({"step": step, **values})
@@ -135,6 +136,28 @@ def train(
         )
     history.seconds = time.perf_counter() - started
     return history
+
+
+def _slopes(
+    terms: Callable[[], Terms], optimiser: torch.optim.Optimizer, precision: str
+) -> tuple[Terms, Tensor]:
+    """The terms of one step, and their sum once its gradients are known."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(before if precision == "float32" else "high")
+    try:
+        with torch.autocast(_where(optimiser), torch.bfloat16, enabled=precision == "bf16"):
+            current = terms()
+        loss = torch.stack(list(current.values())).sum()
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+    finally:
+        torch.set_float32_matmul_precision(before)
+    return current, loss.detach()
+
+
+def _where(optimiser: torch.optim.Optimizer) -> str:
+    """The kind of device that the parameters live on."""
+    return next(p for group in optimiser.param_groups for p in group["params"]).device.type
 
 
 class _Best:

@@ -15,6 +15,7 @@ class FlipAndShift:
     """Each image moved by up to `shift` pixels both ways, and mirrored every other time.
 
     What moves out of the frame is lost, and zeros come in (the mean, if images are standardised).
+    Channels come last in memory, as a GPU's convolutions like it.
     """
 
     shift: int = 4
@@ -40,7 +41,7 @@ class FlipAndShift:
         padded = functional.pad(x, [self.shift] * 4)
         which = torch.arange(n, device=x.device)[:, None, None]
         moved = padded[which, :, rows[:, :, None], columns[:, None, :]]
-        return moved.permute(0, 3, 1, 2).contiguous()
+        return moved.permute(0, 3, 1, 2)
 
     def _offsets(self, n: int, rng: torch.Generator, like: Tensor) -> Tensor:
         return torch.randint(2 * self.shift + 1, (n,), generator=rng, device=rng.device).to(

@@ -1,6 +1,6 @@
 """What can be chosen in a GPN, and what is chosen when nothing is said."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +20,8 @@ from gpn.core.train import TrainConfig
 JOINT_LABELS = 64
 JOINT_CLASS_LABELS = 300
 JOINT_DIMENSIONS = 10
+MADE_UP = 1 / 3
+RAMPS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,9 @@ class GPNConfig(Config):
         Weight of independent anchors; None searches it on held-out labels.
     pool_weights
         "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
+    made_up
+        Share of the pool that is made up, from labeled images (`core/strangers.py`), for
+        independent anchors with spectral codes; None is a third for images and nothing else.
     n_axes, noise_axes
         Most function axes per output (spectral codes), and most noise axes.
     n_anchors, code_dim, code_noise
@@ -70,6 +75,7 @@ class GPNConfig(Config):
     noise_std: float | None = None
     beta: float | None = None
     pool_weights: str = "auto"
+    made_up: float | None = None
     n_axes: int = 200
     noise_axes: int = 64
     n_anchors: int = 100
@@ -78,7 +84,7 @@ class GPNConfig(Config):
     pairing: str = "every"
     jitter: float | None = None
     reference_rows: int = 1024
-    prior: PriorSpec = field(default_factory=MLPPrior)
+    prior: PriorSpec | None = None
     trunk: Trunk | None = None
     train: TrainConfig | None = None
 
@@ -90,6 +96,8 @@ class GPNConfig(Config):
         require_one_of(self, "pairing", ("every", "one"))
         require_counts(self, "n_axes", "noise_axes", "n_anchors", "code_dim", "reference_rows")
         require_positive_if_given(self, "beta", "noise_std", "jitter")
+        if self.made_up is not None and not 0 <= self.made_up < 1:
+            raise ValueError(f"made_up must lie in [0, 1), got {self.made_up}; 0 is none at all.")
         if self.code_noise < 0:
             raise ValueError(f"code_noise must not be negative, got {self.code_noise}.")
         self._check_combinations()
@@ -126,6 +134,7 @@ class GPNConfig(Config):
             "generator": "concat",
             "target_noise": False,
             "pool_weights": "equal",
+            "made_up": 0.0,
             "n_anchors": 100,
             "code_dim": 10,
             "beta": 0.1,
@@ -147,9 +156,28 @@ class GPNConfig(Config):
             anchor=anchor,
             target_noise=self._target_noise(task, anchor),
             pool_weights=weights if self.pool_weights == "auto" else self.pool_weights,
+            made_up=self._made_up(task, anchor),
+            prior=self._prior(task, anchor) if self.prior is None else self.prior,
             trunk=self._trunk(task, anchor) if self.trunk is None else self.trunk,
             train=self._train(task, anchor) if self.train is None else self.train,
         )
+
+    def _made_up(self, task: Task, anchor: str) -> float:
+        possible = len(task.input_shape) == 3 and self._detects(anchor)
+        if self.made_up and not possible:
+            raise ValueError(
+                "strangers can be made up for images, with independent anchors and spectral "
+                f"codes, got rows of shape {task.input_shape}, {anchor=} and "
+                f"codes={self.codes!r}; use made_up=0."
+            )
+        return MADE_UP * possible if self.made_up is None else self.made_up
+
+    def _prior(self, task: Task, anchor: str) -> PriorSpec:
+        """The paper's, or half as high where strangers in a wide table are to be told apart."""
+        wide = torch.Size(task.input_shape).numel() > JOINT_DIMENSIONS
+        if wide and self._detects(anchor) and not task.is_classification:
+            return MLPPrior(prior_variance=(40.0, 2.5))
+        return MLPPrior()
 
     def _trunk(self, task: Task, anchor: str) -> Trunk:
         """Small and wavy where the prior must be followed closely, wide for many features."""
@@ -157,8 +185,9 @@ class GPNConfig(Config):
             return ConvTrunk()
         dim = torch.Size(task.input_shape).numel()
         if dim > JOINT_DIMENSIONS:
-            dropout = 0.1 if self._detects(anchor) else 0.0
-            return MLPTrunk(widths=(512, 512, 512, 512), activation="relu", dropout=dropout)
+            extras: dict[str, Any] = {"dropout": 0.1, "ramps": RAMPS}
+            own = extras if self._detects(anchor) else {}
+            return MLPTrunk(widths=(512, 512, 512, 512), activation="relu", **own)
         if dim == 1:
             return MLPTrunk(widths=(128, 128), fourier=64)
         if anchor == "conditioned":
@@ -201,7 +230,7 @@ class GPNConfig(Config):
 
     def _anchor(self, task: Task) -> str:
         small = len(task.input_shape) == 1 and task.input_shape[0] <= JOINT_DIMENSIONS
-        if not small or not self.prior.has_kernel or self.pairing == "one":
+        if not small or not (self.prior or MLPPrior()).has_kernel or self.pairing == "one":
             return "independent"
         if len(task.x_obs) <= (JOINT_CLASS_LABELS if task.is_classification else JOINT_LABELS):
             return "joint"

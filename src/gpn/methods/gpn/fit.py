@@ -6,6 +6,7 @@ import torch
 
 from gpn.core.networks import MLPTrunk
 from gpn.core.noise import learnt_noise_std
+from gpn.core.prior import MLPPrior
 from gpn.core.spectral import spectral_axes
 from gpn.core.task import Task
 from gpn.core.train import Report, Terms, TrainConfig, train
@@ -43,10 +44,9 @@ def fit_resolved(
     story: dict[str, Any],
 ) -> GPNPosterior:
     """Train the variant that `config` fully names, on a task already on its device."""
-    train_config, trunk = config.train or TrainConfig(), config.trunk or MLPTrunk()
-    setting = Setting(
-        config, trunk, train_config, task, task.required_pool("a GPN"), seeds, report, story
-    )
+    train_config, pool = config.train or TrainConfig(), task.required_pool("a GPN")
+    parts_of = config.prior or MLPPrior(), config.trunk or MLPTrunk(), train_config
+    setting = Setting(config, *parts_of, task, pool, seeds, report, story)
     parts = assemble(setting)
     rng = as_generator(seeds, setting.device)
 
@@ -80,5 +80,6 @@ def _evidence(config: GPNConfig, task: Task) -> float:
     picked = torch.randperm(len(task.x_obs), generator=as_generator(0))[:2000]
     some = task.labels(picked)
     most = len(some.x_obs)
-    axes = spectral_axes(config.prior, some.x_obs, task.n_outputs, most, 1.0, as_generator(0))
+    prior = config.prior or MLPPrior()
+    axes = spectral_axes(prior, some.x_obs, task.n_outputs, most, 1.0, as_generator(0))
     return learnt_noise_std(axes(some.x_obs), some.y_obs)

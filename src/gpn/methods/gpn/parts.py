@@ -25,6 +25,7 @@ from gpn.core.spectral import (
     drawn_kernel,
     spectral_axes,
 )
+from gpn.core.strangers import made_up_images
 from gpn.core.types import Inputs, as_generator
 from gpn.methods.gpn.batches import fresh_batches, stored_batches
 from gpn.methods.gpn.density_ratio import network_ratio, tree_ratio
@@ -65,7 +66,7 @@ def assemble(setting: Setting) -> Parts:
 def _stored(setting: Setting) -> Parts:
     """The paper's scheme: k prior networks, learnt codes, fresh pool rows at each step."""
     config, task, seeds = setting.config, setting.task, setting.seeds
-    prior = config.prior.sample(task.input_shape, task.n_outputs, config.n_anchors, seeds)
+    prior = setting.prior.sample(task.input_shape, task.n_outputs, config.n_anchors, seeds)
     embedding = Embedding(config.n_anchors, config.code_dim, seeds)
     table = torch.zeros(1, len(task.x_obs), task.n_outputs)
     if config.target_noise and not task.is_classification:
@@ -168,12 +169,12 @@ def _relation(
 
 def _kernel(setting: Setting, axes: SpectralAxes | None) -> Kernel:
     """Σ_Ŷ between rows: in closed form where that is known, else from the prior's own draws."""
-    config, task = setting.config, setting.task
-    if config.prior.has_kernel:
-        return config.prior.kernel
+    task = setting.task
+    if setting.prior.has_kernel:
+        return setting.prior.kernel
     if isinstance(axes, DrawnAxes):
         return axes.kernel
-    return drawn_kernel(config.prior, task.x_obs, task.n_outputs, setting.seeds)
+    return drawn_kernel(setting.prior, task.x_obs, task.n_outputs, setting.seeds)
 
 
 def _jitter(setting: Setting, kernel: Kernel) -> float:
@@ -218,7 +219,7 @@ def _ratio(setting: Setting) -> Learner:
     """Who tells labeled rows from pool rows: trees for tables, a network for the rest."""
     if len(setting.task.input_shape) == 1:
         return tree_ratio(setting.seeds)
-    config = setting.train.replace(steps=max(200, setting.train.steps // 6), weight_decay=0.05)
+    config = setting.train.replace(steps=max(200, setting.train.steps // 10), weight_decay=0.05)
     return network_ratio(setting.trunk, config, setting.seeds, setting.report)
 
 
@@ -226,7 +227,7 @@ def _axes(setting: Setting, reference: Inputs, most: int, enough: float) -> Spec
     """As many spectral axes as hold the share `enough` of the prior's variance, at most `most`."""
     config, outputs = setting.config, setting.task.n_outputs
     landmarks = _landmarks(setting, reference)
-    axes = spectral_axes(config.prior, landmarks, outputs, most, enough, setting.seeds)
+    axes = spectral_axes(setting.prior, landmarks, outputs, most, enough, setting.seeds)
     kept = setting.story["prior_variance_kept"] = _kept(axes, reference[config.reference_rows :])
     _warn_if_low("prior's", kept, axes=axes.n_axes)
     return axes
@@ -264,8 +265,13 @@ def _reference(setting: Setting) -> Inputs:
     rng = as_generator(setting.seeds, setting.device)
     if isinstance(pool, TensorPool):
         order = torch.randperm(len(pool), generator=rng, device=rng.device)
-        return pool.rows[order[:most]]
-    return pool.draw(most if few else 4 * config.reference_rows, rng)
+        kept = pool.rows[order[:most]]
+    else:
+        kept = pool.draw(most if few else 4 * config.reference_rows, rng)
+    if not config.made_up:
+        return kept
+    count = round(config.made_up / (1 - config.made_up) * len(kept))
+    return torch.cat([kept, made_up_images(setting.task.x_obs, count, rng)])
 
 
 def _noise_std(setting: Setting) -> float:

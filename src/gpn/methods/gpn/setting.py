@@ -7,6 +7,7 @@ import torch
 
 from gpn.core.networks import Trunk
 from gpn.core.pool import Pool
+from gpn.core.prior import PriorSpec
 from gpn.core.task import Task
 from gpn.core.train import Report, TrainConfig
 from gpn.methods.gpn.config import GPNConfig
@@ -17,6 +18,7 @@ class Setting:
     """One fit: its resolved configuration, its task on the device, and its randomness."""
 
     config: GPNConfig
+    prior: PriorSpec
     trunk: Trunk
     train: TrainConfig
     task: Task

@@ -93,6 +93,7 @@ class StackedFeatures(nn.Module):
         return self
 
     def forward(self, x: Inputs) -> MemberFeatures:
+        x = x.contiguous()  # grouped convolutions are slow with channels last
         states = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         if not states:
             return self.template[0](x)[None]

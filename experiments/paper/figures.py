@@ -1,0 +1,208 @@
+"""The paper's figures, drawn from the result files alone."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments import results
+from experiments.paper.settings import PLANS
+from experiments.paper.table import LABELS
+from gpn.plots import INK, method_color
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLES = {
+    "superconductor": "Superconductor",
+    "superconductor-grouped": "Superconductor, grouped",
+    "mnist": "MNIST / Fashion-MNIST",
+    "cifar10": "CIFAR-10 / SVHN",
+}
+CLASSES = {
+    "mnist": [str(digit) for digit in range(10)],
+    "cifar10": ["plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"],
+}
+SHARES = ("50%", "10%", "1%", "0%", "none")
+
+
+def figure(name: str) -> Path:
+    """Draw one of `FIGURES` into `results/figures/`."""
+    picture = FIGURES[name]()
+    path = results.RESULTS / "figures" / f"{name}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.savefig(path, dpi=150)
+    return path
+
+
+def scalability() -> "Figure":
+    """AUC against training time: lines are ensembles that grow, and one GPN trained for longer."""
+    files = _found("scalability")
+    picture, every = _panels(len(files), 4.2)
+    for axes, (task, report) in zip(every, files.items(), strict=True):
+        for (method, how), rows in _lines(report["rows"]).items():
+            _growth(axes, method, how, rows)
+        axes.set(xscale="log", xlabel="training time in seconds", ylabel="OOD AUC")
+        axes.set_title(TITLES[task])
+    _legend(picture, every[0])
+    return picture
+
+
+def _lines(rows: list[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    lines: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        how = "steps" if row["method"] == "gpn" else row["how"]
+        lines.setdefault((row["method"], how), []).append(row)
+    return lines
+
+
+def _growth(axes: "Axes", method: str, how: str, rows: list[dict[str, Any]]) -> None:
+    seconds = [row["seconds"] for row in rows]
+    aucs = [row["metrics"]["ood_auc"] for row in rows]
+    label = _label(method) + {"steps": ", more steps", "all at once": ", ten at once"}.get(how, "")
+    marker = {"steps": "o", "all at once": "D"}.get(how, "s")
+    axes.plot(seconds, aucs, marker=marker, color=method_color(method), label=label, markersize=5)
+    if how == "all at once":
+        return
+    last = rows[-1]["members"] or "all steps"
+    axes.annotate(str(last), (seconds[-1], aucs[-1]), (4, -10), textcoords="offset points", size=8)
+
+
+def roc() -> "Figure":
+    """How many strangers are found at the price of how many false alarms."""
+    tasks = [task for task in PLANS if _pictures(task)]
+    picture, every = _panels(len(tasks), 4.4)
+    for axes, task in zip(every, tasks, strict=True):
+        for method, report in _pictures(task).items():
+            curve, width = report["roc"], 2.4 if method == "gpn" else 1.3
+            color = method_color(method)
+            axes.plot(*curve.values(), color=color, linewidth=width, label=_label(method))
+        axes.plot([0, 1], [0, 1], color="0.7", linestyle=":", linewidth=1)
+        axes.set(xlabel="false alarms", ylabel="strangers found", title=TITLES[task])
+    _legend(picture, every[0])
+    return picture
+
+
+def boxes() -> "Figure":
+    """Class probabilities of every draw at one known and one strange image, method by method."""
+    from matplotlib.figure import Figure
+
+    tasks = [task for task in CLASSES if _pictures(task)]
+    methods = [m for m in PLANS[tasks[0]].methods if all(m in _pictures(t) for t in tasks)]
+    size = (1.6 + 1.9 * len(methods), 1.9 * 2 * len(tasks))
+    picture = Figure(size, layout="constrained")
+    grid = picture.subplots(
+        2 * len(tasks), 1 + len(methods), width_ratios=[1, *[1.5] * len(methods)]
+    )
+    rows = [(task, kind) for task in tasks for kind in ("id", "ood")]
+    for line, (task, kind) in zip(grid, rows, strict=True):
+        _image(line[0], task, kind)
+        for axes, method in zip(line[1:], methods, strict=True):
+            _box(axes, _pictures(task)[method]["draws"][kind], method, task)
+    for axes, method in zip(grid[0][1:], methods, strict=True):
+        axes.set_title(_label(method), fontsize=10)
+    return picture
+
+
+def _image(axes: "Axes", task: str, kind: str) -> None:
+    pixels = np.array(results.read(f"{task}/pictures", "images")[kind])
+    axes.imshow(pixels[..., 0] if pixels.shape[-1] == 1 else pixels, cmap="gray")
+    axes.set(xticks=[], yticks=[])
+    axes.set_ylabel("known" if kind == "id" else "stranger", fontsize=10)
+
+
+def _box(axes: "Axes", draws: list[list[float]], method: str, task: str) -> None:
+    color = method_color(method)
+    axes.boxplot(
+        np.array(draws),
+        widths=0.6,
+        patch_artist=True,
+        boxprops={"facecolor": color, "edgecolor": color, "alpha": 0.6},
+        medianprops={"color": INK},
+        whiskerprops={"color": color},
+        capprops={"color": color},
+        flierprops={"marker": ".", "markersize": 2, "markeredgecolor": color},
+    )
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_xticks(range(1, 11), CLASSES[task], rotation=90, fontsize=7)
+    axes.tick_params(axis="y", labelsize=7)
+
+
+def shares() -> "Figure":
+    """AUC as strangers become rare in the pool, and for an OOD set that no pool has ever held."""
+    files = _found("pool-share")
+    picture, every = _panels(len(files), 4.2)
+    for axes, (task, report) in zip(every, files.items(), strict=True):
+        for method in dict.fromkeys(row["method"] for row in report["rows"]):
+            _share_line(axes, report["rows"], method, "ood_auc", "-")
+            unseen = [name for name in report["rows"][0]["metrics"] if _is_unseen(name)]
+            for name in unseen:
+                _share_line(axes, report["rows"], method, name, ":")
+        axes.set_xticks(range(len(SHARES)), ["50 %", "10 %", "1 %", "0 %", "no pool"])
+        axes.set(xlabel="strangers in the pool", ylabel="OOD AUC", title=TITLES[task])
+    every[0].plot([], [], ":", color=INK, label="a set that no pool held")
+    _legend(picture, every[0])
+    return picture
+
+
+def _share_line(
+    axes: "Axes", rows: list[dict[str, Any]], method: str, metric: str, style: str
+) -> None:
+    of = {
+        share: [r["metrics"][metric] for r in rows if (r["method"], r["share"]) == (method, share)]
+        for share in SHARES
+    }
+    means, stds = ([f(of[share]) for share in SHARES] for f in (np.mean, np.std))
+    label = _label(method) if style == "-" else None
+    color = method_color(method)
+    axes.errorbar(
+        range(len(SHARES)), means, stds, color=color, linestyle=style, label=label, capsize=2
+    )
+
+
+def _is_unseen(name: str) -> bool:
+    return name.startswith("ood_auc_unseen_")
+
+
+FIGURES: dict[str, Callable[[], Any]] = {
+    "scalability": scalability,
+    "roc": roc,
+    "boxes": boxes,
+    "shares": shares,
+}
+
+
+def _found(name: str) -> dict[str, dict[str, Any]]:
+    """The tasks that have a file of this name, and what it says."""
+    paths = {task: results.RESULTS / task / f"{name}.json" for task in PLANS}
+    found = {task: json.loads(path.read_text()) for task, path in paths.items() if path.exists()}
+    if not found:
+        raise FileNotFoundError(
+            f"a figure needs result files, no task has {name}.json; run the experiment first."
+        )
+    return found
+
+
+def _pictures(task: str) -> dict[str, dict[str, Any]]:
+    folder = results.RESULTS / task / "pictures"
+    found = [m for m in PLANS[task].methods if (folder / f"{m}.json").exists()]
+    return {method: results.read(f"{task}/pictures", method) for method in found}
+
+
+def _panels(count: int, width: float) -> tuple["Figure", list["Axes"]]:
+    from matplotlib.figure import Figure
+
+    picture = Figure((width * count, 4.4), layout="constrained")
+    return picture, list(picture.subplots(1, count, squeeze=False)[0])
+
+
+def _legend(picture: "Figure", axes: "Axes") -> None:
+    handles = axes.get_legend_handles_labels()
+    picture.legend(*handles, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
+
+
+def _label(method: str) -> str:
+    return LABELS[method].strip("*")

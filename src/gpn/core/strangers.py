@@ -1,0 +1,48 @@
+"""Made-up images: like the labeled ones in their statistics, unlike them in what they show.
+
+A pool holds the strangers that somebody thought of. Images of random phases have the colours and
+the spectrum of real ones and no outline, those of shuffled patches have real details in the wrong
+places; anchored to the prior, they teach a generator that details alone are not enough.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Images = Float[Tensor, "n c h w"]
+PATCHES = 4
+
+
+def made_up_images(images: Images, count: int, rng: torch.Generator) -> Float[Tensor, "m c h w"]:
+    """`count` strangers out of random images, every other one of each kind."""
+    picked = torch.randint(len(images), (count,), generator=rng, device=rng.device)
+    half = count // 2
+    some = images[picked.to(images.device)]
+    return torch.cat([random_phases(some[:half], rng), shuffled_patches(some[half:], rng)])
+
+
+def random_phases(images: Images, rng: torch.Generator) -> Images:
+    """The same power at every frequency, shifted by random phases that all channels share."""
+    waves = torch.fft.rfft2(images)
+    angles = _uniform((len(images), 1, *waves.shape[2:]), rng, images) * 2 * torch.pi
+    turned = waves * torch.polar(torch.ones_like(angles), angles)
+    return torch.fft.irfft2(turned, s=images.shape[2:])
+
+
+def shuffled_patches(images: Images, rng: torch.Generator) -> Images:
+    """Each image cut into 4 by 4 patches that change places; what is left over stays as it is."""
+    n, c, h, w = images.shape
+    rows, columns = min(PATCHES, h), min(PATCHES, w)
+    tall, wide = h // rows, w // columns
+    order = _uniform((n, rows * columns), rng, images).argsort(1)
+    part = images[:, :, : rows * tall, : columns * wide]
+    patches = part.reshape(n, c, rows, tall, columns, wide).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+    moved = patches[torch.arange(n, device=images.device)[:, None], order]
+    back = moved.unflatten(1, (rows, columns)).permute(0, 3, 1, 4, 2, 5)
+    shuffled = images.clone()
+    shuffled[:, :, : rows * tall, : columns * wide] = back.reshape(part.shape)
+    return shuffled
+
+
+def _uniform(shape: tuple[int, ...], rng: torch.Generator, like: Tensor) -> Tensor:
+    return torch.rand(shape, generator=rng, device=rng.device).to(like)
