@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import gpn
-from gpn.core.mixture import FLOOR, Learner, MixtureWeights, mixture_weights
+from gpn.core.mixture import Learner, MixtureWeights, mixture_weights
 from gpn.methods.gpn.density_ratio import network_ratio, tree_ratio
 
 Make = Callable[[torch.Generator], Learner]
@@ -28,7 +28,7 @@ both = pytest.mark.parametrize("make", [tree_ratio, network], ids=["trees", "net
 
 def weigh(x_obs: Tensor, x_pool: Tensor, make: Make) -> MixtureWeights:
     rng = torch.Generator().manual_seed(0)
-    return mixture_weights(x_obs, x_pool, make(rng), rng)
+    return mixture_weights(x_obs, x_pool, make(rng), 0.05, rng)
 
 
 @both
@@ -51,7 +51,7 @@ def test_a_pool_without_strangers_is_anchored_little_and_one_of_strangers_fully(
     assert alike.weights.mean() < 0.3
     assert strange.weights.min() > 0.9
     for given in (alike, strange):
-        assert given.weights.min() >= FLOOR
+        assert given.weights.min() >= 0.05
         assert given.weights.max() <= 1.0
 
 

@@ -38,12 +38,26 @@ def test_mlp_is_its_formula() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (4, 4), (5, 7), (28, 28), (33, 9)])
 @pytest.mark.parametrize("channels", [(3,), (2, 5), (2, 2, 4)])
+@pytest.mark.parametrize("halve_by", ["stride", "max"])
 def test_conv_features_counts_what_conv_stack_makes(
-    size: tuple[int, int], channels: tuple[int, ...]
+    size: tuple[int, int], channels: tuple[int, ...], halve_by: str
 ) -> None:
     shape = (2, *size)
-    stack = fresh(lambda: conv_stack(shape, channels, "relu"), seeded())
+    stack = fresh(lambda: conv_stack(shape, channels, "relu", halve_by), seeded())
     assert stack(torch.zeros(3, *shape)).shape == (3, conv_features(shape, channels))
+
+
+def test_a_max_looks_at_all_pixels_and_a_stride_at_every_other() -> None:
+    """The same weights: what a stride keeps is one of the four that the max is taken over."""
+    by_max, by_stride = (
+        fresh(lambda how=how: conv_stack((1, 8, 8), (3,), "relu", how), seeded())
+        for how in ("max", "stride")
+    )
+    x = torch.randn(5, 1, 8, 8, generator=seeded(1))
+    assert (by_max(x) >= by_stride(x) - 1e-6).all()
+    assert (by_max(x) > by_stride(x) + 1e-3).any()
+    with pytest.raises(ValueError, match="halve_by must be one of"):
+        gpn.ConvTrunk(halve_by="mean")
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 4), (1, 1, 4, 4)])

@@ -165,3 +165,10 @@ def test_ragged_rows_are_named() -> None:
 def test_complex_x_is_refused() -> None:
     with pytest.raises(TypeError, match=r"x must be real"):
         gpn.Task(X * 1j, Y)
+
+
+def test_augmentation_keeps_shapes() -> None:
+    x = torch.zeros(4, 3)
+    halved = gpn.Task(x, x[:, :1], augment=lambda rows, rng: rows[:, :2])
+    with pytest.raises(ValueError, match=r"\(4, 3\), got \(4, 2\)"):
+        halved.varied(x, torch.Generator())

@@ -246,3 +246,41 @@ def test_weight_decay_is_for_weights() -> None:
     train(both, nothing, config, ignore, [free])
     assert float(free.at.detach()) == 2.0
     assert float(decayed.at.detach()) == pytest.approx(2.0 * 0.95**3)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_a_coarser_precision_comes_to_nearly_the_same_fit_and_is_put_back(precision: str) -> None:
+    x = torch.linspace(-2, 2, 60)[:, None]
+    task = gpn.Task(x, x.sin(), pool=x)
+    common = {"beta": 0.1, "anchor": "independent", "trunk": gpn.MLPTrunk(widths=(64, 64))}
+    before = torch.get_float32_matmul_precision()
+    plain, coarse = (
+        gpn.GPN(
+            gpn.GPNConfig(**common, train=gpn.TrainConfig(steps=300, precision=p, device="cpu"))
+        ).fit(task, rng=0)
+        for p in ("float32", precision)
+    )
+    assert torch.get_float32_matmul_precision() == before
+    assert coarse.dtype == torch.float32
+    torch.testing.assert_close(coarse.mean(x), plain.mean(x), atol=0.1, rtol=0)
+    torch.testing.assert_close(coarse.std(x), plain.std(x), atol=0.1, rtol=0)
+
+
+def test_the_network_of_a_bf16_fit_runs_in_bfloat16_and_its_loss_does_not() -> None:
+    layer, seen = nn.Linear(3, 1), []
+
+    def terms() -> dict[str, torch.Tensor]:
+        out = layer(torch.ones(4, 3))
+        seen.append(out.dtype)
+        return {"data": (out - torch.ones(4, 1)).square().mean()}
+
+    train(layer, terms, TrainConfig(steps=2, precision="bf16"), lambda *a: None)
+    assert seen == [torch.bfloat16] * 2
+    assert layer.weight.dtype == layer.weight.grad.dtype == torch.float32  # type: ignore[union-attr]
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert TrainConfig(device="cuda").pick_device().type == "cuda"
+    with pytest.raises(ValueError, match=r"one that this machine has, got 'cuda:1' of 1 GPUs"):
+        TrainConfig(device="cuda:1").pick_device()

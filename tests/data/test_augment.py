@@ -1,5 +1,6 @@
 """Flips and shifts: a moved image is the image, somewhere else."""
 
+import pytest
 import torch
 
 from gpn.data import FlipAndShift
@@ -31,3 +32,16 @@ def test_the_generator_decides() -> None:
     one, same, other = (change(batch, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+
+
+def test_channels_come_last_in_memory() -> None:
+    x = torch.randn(4, 3, 8, 8)
+    moved = FlipAndShift()(x, torch.Generator())
+    assert moved.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_only_images_can_be_shifted_and_never_backwards() -> None:
+    with pytest.raises(ValueError, match=r"\(n, channels, height, width\).*got \(4, 3\)"):
+        FlipAndShift()(torch.zeros(4, 3), torch.Generator())
+    with pytest.raises(ValueError, match=r"shift must not be negative, got -1"):
+        FlipAndShift(shift=-1)

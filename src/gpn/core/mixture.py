@@ -16,15 +16,13 @@ from torch import Tensor
 
 from gpn.core.types import Inputs
 
-FLOOR = 0.01
-
 LogRatio = Callable[[Inputs], Float[Tensor, "n"]]
 Learner = Callable[[Inputs, Float[Tensor, "R *d"]], LogRatio]
 
 
 @dataclass(frozen=True)
 class MixtureWeights:
-    """One weight per pool row, in [FLOOR, 1], and the estimated share π of labeled-like rows.
+    """One weight per pool row, in [floor, 1], and the estimated share π of labeled-like rows.
 
     Where strangers overlap with labeled rows, both err on the side of labeled-like.
     """
@@ -34,9 +32,12 @@ class MixtureWeights:
 
 
 def mixture_weights(
-    x_obs: Inputs, x_pool: Float[Tensor, "R *d"], learn: Learner, rng: torch.Generator
+    x_obs: Inputs, x_pool: Float[Tensor, "R *d"], learn: Learner, floor: float, rng: torch.Generator
 ) -> MixtureWeights:
-    """Cross-fit log p_labeled/p_pool with `learn` and turn it into weights; `rng` is on the CPU."""
+    """Cross-fit log p_labeled/p_pool with `learn` and turn it into weights; `rng` is on the CPU.
+
+    No weight is below `floor`: a little doubt remains everywhere.
+    """
     halves_obs, halves_pool = _halves(x_obs, rng), _halves(x_pool, rng)
     labeled_like = torch.empty(len(x_pool), device=x_pool.device, dtype=x_pool.dtype)
     for ours, others in ((0, 1), (1, 0)):
@@ -44,7 +45,7 @@ def mixture_weights(
         level = log_ratio(x_obs[halves_obs[others]]).median()
         judged = halves_pool[others]
         labeled_like[judged] = (log_ratio(x_pool[judged]) - level).exp().clamp(max=1.0)
-    return MixtureWeights((1 - labeled_like).clamp_min(FLOOR), float(labeled_like.mean()))
+    return MixtureWeights((1 - labeled_like).clamp_min(floor), float(labeled_like.mean()))
 
 
 def _halves(rows: Inputs, rng: torch.Generator) -> tuple[Int[Tensor, "a"], Int[Tensor, "b"]]:

@@ -23,6 +23,8 @@ def made_up_images(images: Images, count: int, rng: torch.Generator) -> Float[Te
 
 def random_phases(images: Images, rng: torch.Generator) -> Images:
     """The same power at every frequency, shifted by random phases that all channels share."""
+    if len(images) == 0:
+        return images
     waves = torch.fft.rfft2(images)
     angles = _uniform((len(images), 1, *waves.shape[2:]), rng, images) * 2 * torch.pi
     turned = waves * torch.polar(torch.ones_like(angles), angles)

@@ -185,7 +185,7 @@ class GPNConfig(Config):
             return ConvTrunk()
         dim = torch.Size(task.input_shape).numel()
         if dim > JOINT_DIMENSIONS:
-            extras: dict[str, Any] = {"dropout": 0.1, "ramps": RAMPS}
+            extras: dict[str, Any] = {"dropout": 0.15, "ramps": RAMPS}
             own = extras if self._detects(anchor) else {}
             return MLPTrunk(widths=(512, 512, 512, 512), activation="relu", **own)
         if dim == 1:

@@ -41,6 +41,8 @@ ENOUGH_FEATURES = 0.9999999
 LOW_KEPT = 0.5
 LABELS_PER_LANDMARKS = 4
 ROWS_TO_JUDGE = 1024
+TREE_FLOOR = 0.05
+NETWORK_FLOOR = 0.01
 
 
 Kernel = Callable[[Tensor, Tensor], Tensor]
@@ -209,18 +211,21 @@ def _weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R"] |
     config = setting.config
     if config.pool_weights != "mixture" or reference is None:
         return None
-    given = mixture_weights(setting.task.x_obs, reference, _ratio(setting), setting.seeds)
+    given = mixture_weights(setting.task.x_obs, reference, *_ratio(setting), setting.seeds)
     setting.story["pool_rows"], setting.story["pool_weights"] = reference, given.weights
     setting.story["labeled_share"] = given.labeled_share
     return given.weights
 
 
-def _ratio(setting: Setting) -> Learner:
-    """Who tells labeled rows from pool rows: trees for tables, a network for the rest."""
+def _ratio(setting: Setting) -> tuple[Learner, float]:
+    """Who tells labeled rows from pool rows, and the lowest weight that is left to them.
+
+    Trees for tables, where the two kinds overlap; a network, which is surer, for the rest.
+    """
     if len(setting.task.input_shape) == 1:
-        return tree_ratio(setting.seeds)
+        return tree_ratio(setting.seeds), TREE_FLOOR
     config = setting.train.replace(steps=max(200, setting.train.steps // 10), weight_decay=0.05)
-    return network_ratio(setting.trunk, config, setting.seeds, setting.report)
+    return network_ratio(setting.trunk, config, setting.seeds, setting.report), NETWORK_FLOOR
 
 
 def _axes(setting: Setting, reference: Inputs, most: int, enough: float) -> SpectralAxes:
