@@ -41,13 +41,13 @@ def figure(name: str) -> Path:
 def scalability() -> "Figure":
     """AUC against training time: lines are ensembles that grow, and one GPN trained for longer."""
     files = _found("scalability")
-    picture, every = _panels(len(files), 4.2)
+    picture, every = _panels(len(files))
     for axes, (task, report) in zip(every, files.items(), strict=True):
         for (method, how), rows in _lines(report["rows"]).items():
             _growth(axes, method, how, rows)
         axes.set(xscale="log", xlabel="training time in seconds", ylabel="OOD AUC")
         axes.set_title(TITLES[task])
-    _legend(picture, every[0])
+    _legend(picture, every)
     return picture
 
 
@@ -74,7 +74,7 @@ def _growth(axes: "Axes", method: str, how: str, rows: list[dict[str, Any]]) -> 
 def roc() -> "Figure":
     """How many strangers are found at the price of how many false alarms."""
     tasks = [task for task in PLANS if _pictures(task)]
-    picture, every = _panels(len(tasks), 4.4)
+    picture, every = _panels(len(tasks))
     for axes, task in zip(every, tasks, strict=True):
         for method, report in _pictures(task).items():
             curve, width = report["roc"], 2.4 if method == "gpn" else 1.3
@@ -82,7 +82,7 @@ def roc() -> "Figure":
             axes.plot(*curve.values(), color=color, linewidth=width, label=_label(method))
         axes.plot([0, 1], [0, 1], color="0.7", linestyle=":", linewidth=1)
         axes.set(xlabel="false alarms", ylabel="strangers found", title=TITLES[task])
-    _legend(picture, every[0])
+    _legend(picture, every)
     return picture
 
 
@@ -100,6 +100,7 @@ def boxes() -> "Figure":
     rows = [(task, kind) for task in tasks for kind in ("id", "ood")]
     for line, (task, kind) in zip(grid, rows, strict=True):
         _image(line[0], task, kind)
+        line[1].set_ylabel("class probability", fontsize=8)
         for axes, method in zip(line[1:], methods, strict=True):
             _box(axes, _pictures(task)[method]["draws"][kind], method, task)
     for axes, method in zip(grid[0][1:], methods, strict=True):
@@ -134,7 +135,7 @@ def _box(axes: "Axes", draws: list[list[float]], method: str, task: str) -> None
 def shares() -> "Figure":
     """AUC as strangers become rare in the pool, and for an OOD set that no pool has ever held."""
     files = _found("pool-share")
-    picture, every = _panels(len(files), 4.2)
+    picture, every = _panels(len(files))
     for axes, (task, report) in zip(every, files.items(), strict=True):
         for method in dict.fromkeys(row["method"] for row in report["rows"]):
             _share_line(axes, report["rows"], method, "ood_auc", "-")
@@ -144,7 +145,7 @@ def shares() -> "Figure":
         axes.set_xticks(range(len(SHARES)), ["50 %", "10 %", "1 %", "0 %", "no pool"])
         axes.set(xlabel="strangers in the pool", ylabel="OOD AUC", title=TITLES[task])
     every[0].plot([], [], ":", color=INK, label="a set that no pool held")
-    _legend(picture, every[0])
+    _legend(picture, every)
     return picture
 
 
@@ -192,16 +193,31 @@ def _pictures(task: str) -> dict[str, dict[str, Any]]:
     return {method: results.read(f"{task}/pictures", method) for method in found}
 
 
-def _panels(count: int, width: float) -> tuple["Figure", list["Axes"]]:
+def _panels(count: int) -> tuple["Figure", list["Axes"]]:
+    """Up to two panels side by side, more in two columns."""
     from matplotlib.figure import Figure
 
-    picture = Figure((width * count, 4.4), layout="constrained")
-    return picture, list(picture.subplots(1, count, squeeze=False)[0])
+    columns, rows = min(count, 2), -(-count // 2)
+    picture = Figure((4.6 * columns, 0.7 + 3.6 * rows), layout="constrained")
+    every = list(picture.subplots(rows, columns, squeeze=False).flat)
+    for spare in every[count:]:
+        spare.remove()
+    return picture, every[:count]
 
 
-def _legend(picture: "Figure", axes: "Axes") -> None:
-    handles = axes.get_legend_handles_labels()
-    picture.legend(*handles, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
+def _legend(picture: "Figure", every: list["Axes"]) -> None:
+    """One legend for all panels, in the order of the tables."""
+    found = {
+        label: handle
+        for axes in every
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    order = [label.strip("*") for label in LABELS.values()]
+    labels = sorted(
+        found, key=lambda text: [text.startswith(label) for label in order], reverse=True
+    )
+    handles = [found[label] for label in labels]
+    picture.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
 
 
 def _label(method: str) -> str:

@@ -27,13 +27,13 @@ WAKE_UP = 0.005
 
 
 def run_scalability(task: str, place: Place, say: Say = print) -> Path:
-    """GPN at every length, then both ensembles from few members to ten."""
+    """GPN at every length, then both ensembles from few members to ten; saved row by row."""
     grow = _Growth(task, place, say)
-    rows = grow.gpn()
-    for method in ("ensemble-pr", "ensemble-or"):
-        rows += [*grow.ensemble(method), grow.at_once(method)]
-    report = {"task": task, "device": results.device(), "versions": results.versions()}
-    return results.save(place.file(task, "scalability"), {**report, "rows": rows})
+    grow.gpn()
+    for method in ("ensemble-or", "ensemble-pr"):
+        grow.ensemble(method)
+        grow.at_once(method)
+    return place.file(task, "scalability")
 
 
 class _Growth:
@@ -43,32 +43,30 @@ class _Growth:
         self.name, self.place, self.say = task, place, say
         self.split: Split = place.split(task, 0).merged()
         self.task = place.moved(self.split.task)
+        self.rows: list[dict[str, Any]] = []
 
-    def gpn(self) -> list[dict[str, Any]]:
-        rows = []
+    def gpn(self) -> None:
         self._fit("gpn", 0, WAKE_UP)
         for share in SHARES:
             posterior, seconds = self._fit("gpn", 0, share)
             metrics = evaluate(posterior, self.split.test, draws=DRAWS)
-            rows.append(self._row("gpn", f"{share:.4g} of the steps", 0, seconds, metrics))
-        return rows
+            self._keep("gpn", f"{share:.4g} of the steps", 0, seconds, metrics)
 
-    def ensemble(self, method: str) -> list[dict[str, Any]]:
-        rows, together, total, group = [], [], 0.0, GROUP[self.name]
+    def ensemble(self, method: str) -> None:
+        together, total, group = [], 0.0, GROUP[self.name]
         self._fit(method, 0, WAKE_UP, n_members=group)
         for first in range(0, MOST_MEMBERS, group):
             posterior, seconds = self._fit(method, first, n_members=group)
             together.append(posterior)
             total += seconds
             metrics = evaluate(Together(together), self.split.test, draws=first + group)
-            rows.append(self._row(method, f"{group} at a time", first + group, total, metrics))
-        return rows
+            self._keep(method, f"{group} at a time", first + group, total, metrics)
 
-    def at_once(self, method: str) -> dict[str, Any]:
+    def at_once(self, method: str) -> None:
         self._fit(method, 0, WAKE_UP, n_members=MOST_MEMBERS)
         posterior, seconds = self._fit(method, 0, n_members=MOST_MEMBERS)
         metrics = evaluate(posterior, self.split.test, draws=MOST_MEMBERS)
-        return self._row(method, "all at once", MOST_MEMBERS, seconds, metrics)
+        self._keep(method, "all at once", MOST_MEMBERS, seconds, metrics)
 
     def _fit(
         self, method: str, seed: int, share: float = 1.0, **changes: Any
@@ -78,13 +76,15 @@ class _Growth:
         built = self.place.method(self.name, method, value, share, **changes)
         return timed_fit(built, self.task, seed)
 
-    def _row(
+    def _keep(
         self, method: str, how: str, members: int, seconds: float, metrics: dict[str, float]
-    ) -> dict[str, Any]:
+    ) -> None:
         count = f"{members} members, " if members else ""
         self.say(f"{method}, {count}{how}: {seconds:.1f} s  ood_auc {metrics['ood_auc']:.4f}")
         row = {"method": method, "how": how, "members": members, "seconds": seconds}
-        return {**row, "metrics": metrics}
+        self.rows.append({**row, "metrics": metrics})
+        report = {"task": self.name, "device": results.device(), "versions": results.versions()}
+        results.save(self.place.file(self.name, "scalability"), {**report, "rows": self.rows})
 
 
 class Together(Posterior):

@@ -1,6 +1,7 @@
 """The paper's tables 1 to 3 with our numbers beside them, from the result files alone."""
 
 import json
+from itertools import zip_longest
 from typing import Any
 
 from experiments import results
@@ -24,6 +25,7 @@ REGRESSION = (
     ("ID CI-correct", "id_coverage", 1, True),
     ("OOD CI-correct", "ood_coverage", 1, True),
     ("OOD AUC", "ood_auc", 3, False),
+    ("NLL", "nll", 2, False),
 )
 CLASSES = (
     ("accuracy", "accuracy", 2, True),
@@ -31,6 +33,8 @@ CLASSES = (
     ("OOD entropy", "ood_entropy", 3, False),
     ("OOD AUC", "ood_auc", 4, False),
 )
+BEYOND = (("NLL", "nll", 3, False), ("ECE", "ece", 3, False))
+UNSEEN = {"mnist": ("KMNIST", "kmnist"), "cifar10": ("textures", "textures")}
 # The paper's own tables: loss, width, OOD CI-correct, AUC; accuracy, entropies, AUC.
 PAPER: dict[str, dict[str, tuple[str, ...]]] = {
     "superconductor": {
@@ -62,18 +66,27 @@ PAPER: dict[str, dict[str, tuple[str, ...]]] = {
 
 def table(task: str) -> str:
     """Markdown: one row per method, ours as mean ± standard deviation, the paper's in brackets."""
-    columns = REGRESSION if task.startswith("superconductor") else CLASSES
+    columns = _columns(task)
     heads = ["method", *(head for head, *_ in columns)]
     lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
     lines += [_row(task, method, columns) for method in PLANS[task].methods]
     return "\n".join(f"| {line} |" for line in lines)
 
 
+def _columns(task: str) -> tuple[Any, ...]:
+    """The paper's columns, and ours after them: an unseen set, likelihood, calibration."""
+    if task not in UNSEEN:
+        return REGRESSION
+    shown, name = UNSEEN[task]
+    unseen = (f"AUC, unseen {shown}", f"ood_auc_unseen_{name}", 4, False)
+    return (*CLASSES, unseen, *BEYOND)
+
+
 def _row(task: str, method: str, columns: tuple[Any, ...]) -> str:
     path = results.RESULTS / task / f"{method}.json"
-    theirs = PAPER.get(task, {}).get(method, ("",) * len(columns))
+    theirs = PAPER.get(task, {}).get(method, ())
     metrics = json.loads(path.read_text())["metrics"] if path.exists() else None
-    pairs = zip(columns, theirs, strict=True)
+    pairs = zip_longest(columns, theirs, fillvalue="")
     return " | ".join([LABELS[method], *(_cell(metrics, *column, own) for column, own in pairs)])
 
 
@@ -89,5 +102,7 @@ def _cell(
     if metrics is None:
         return f"not run{beside}"
     scale, unit = (100, " %") if percent else (1, "")
+    if name not in metrics:
+        return "not measured"
     mean, std = scale * metrics[name]["mean"], scale * metrics[name]["std"]
     return f"{mean:.{decimals}f} ± {std:.{decimals}f}{unit}{beside}"

@@ -58,6 +58,7 @@ def test_labels_outside_the_pool_have_prior_features(anchor: str) -> None:
     task = gpn.Task([[-9.0], [9.0]], [0.0, 1.0], pool=gpn.box([-1.0], [1.0]))
     setting = parts.Setting(
         gpn.GPNConfig(anchor=anchor, noise_std=0.1),
+        gpn.MLPPrior(),
         gpn.MLPTrunk(widths=(8,)),
         gpn.TrainConfig(),
         task,
@@ -66,7 +67,7 @@ def test_labels_outside_the_pool_have_prior_features(anchor: str) -> None:
         lambda step, steps, values: None,
     )
     axes = parts._axes(setting, parts._reference(setting), 200, 0.99999)
-    prior_variance = setting.config.prior.kernel(task.x_obs, task.x_obs).diagonal()
+    prior_variance = setting.prior.kernel(task.x_obs, task.x_obs).diagonal()
     torch.testing.assert_close(axes(task.x_obs).square().sum(1), prior_variance, rtol=0.02, atol=0)
 
 
