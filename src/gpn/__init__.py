@@ -7,6 +7,12 @@ from gpn.core.posterior import Function, Posterior
 from gpn.core.prior import ConvPrior, MLPPrior, ModulePrior
 from gpn.core.task import Task
 from gpn.core.train import TrainConfig
+from gpn.estimators import (
+    GPNClassifier,
+    GPNRegressor,
+    PosteriorClassifier,
+    PosteriorRegressor,
+)
 from gpn.methods.gpn import GPN, GPNConfig
 from gpn.saving import load, save
 
@@ -18,12 +24,16 @@ __all__ = [
     "ConvTrunk",
     "DatasetPool",
     "Function",
+    "GPNClassifier",
     "GPNConfig",
+    "GPNRegressor",
     "MLPPrior",
     "MLPTrunk",
     "ModulePrior",
     "ModuleTrunk",
     "Posterior",
+    "PosteriorClassifier",
+    "PosteriorRegressor",
     "SamplerPool",
     "Task",
     "TensorPool",

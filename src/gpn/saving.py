@@ -46,14 +46,33 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
             "a posterior must have config, tensors() and restore() to be saved, "
             f"got {type(posterior).__name__}, which has not."
         )
+    header, tensors = as_saved(posterior)
+    write_file(Path(path), header, tensors)
+
+
+def as_saved(posterior: Saveable) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """A posterior's header and tensors."""
     tensors = {name: _plain(tensor) for name, tensor in posterior.tensors().items()}
-    _write(Path(path), to_bytes(tensors, metadata=_header(posterior)))
+    return _header(posterior), tensors
 
 
-def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Posterior:
-    """The posterior that `save` wrote to `path`: the same draws for the same `rng`."""
+def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Any:
+    """What was saved to `path`, a posterior or a model: the same draws for the same `rng`."""
     header, tensors = _read(Path(path))
     _check_header(path, header)
+    if "estimator" not in header:
+        return restore_posterior(path, header, tensors, device)
+    from gpn.model_file import load_model
+
+    return load_model(path, header, tensors, device)
+
+
+def restore_posterior(
+    path: str | os.PathLike[str],
+    header: Mapping[str, str],
+    tensors: Mapping[str, Tensor],
+    device: str | torch.device,
+) -> Posterior:
     kind: Any = posterior_of(header["method"])
     config = decode_config(_json(path, header, "config"))
     moved = {name: tensor.to(device) for name, tensor in tensors.items()}
@@ -92,8 +111,9 @@ def _signature(fields: dict[str, Any]) -> Signature:
     return Signature(**{**fields, "input_shape": tuple(fields["input_shape"])})
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_file(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -> None:
     """A temporary file in the same folder, renamed once it is on disk."""
+    content = to_bytes(tensors, metadata=header)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

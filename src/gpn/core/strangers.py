@@ -1,4 +1,4 @@
-"""Made-up images: like the labeled ones in their statistics, unlike them in what they show.
+"""Made-up strangers: like the labeled rows in their statistics, unlike them in what they are.
 
 A pool holds the strangers that somebody thought of. Images of random phases have the colours and
 the spectrum of real ones and no outline, those of shuffled patches have real details in the wrong
@@ -48,3 +48,18 @@ def shuffled_patches(images: Images, rng: torch.Generator) -> Images:
 
 def _uniform(shape: tuple[int, ...], rng: torch.Generator, like: Tensor) -> Tensor:
     return torch.rand(shape, generator=rng, device=rng.device).to(like)
+
+
+def made_up_rows(rows: Float[Tensor, "n d"], count: int, rng: torch.Generator) -> Tensor:
+    """`count` rows out of nothing but labeled ones, every other one of each kind.
+
+    Uniform over each column's range, a fifth wider on both sides; and real values, but each column
+    taken from a row of its own, so that what belongs together no longer does.
+    """
+    low, high = rows.amin(0), rows.amax(0)
+    spare, half = 0.2 * (high - low), count // 2
+    unit = _uniform((half, rows.shape[1]), rng, rows)
+    anywhere = low - spare + (high - low + 2 * spare) * unit
+    shape = (count - half, rows.shape[1])
+    picked = torch.randint(len(rows), shape, generator=rng, device=rng.device).to(rows.device)
+    return torch.cat([anywhere, rows.gather(0, picked)])

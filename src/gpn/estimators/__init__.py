@@ -1,0 +1,98 @@
+"""The scikit-learn face: estimators translate between arrays and posteriors, they compute nothing.
+
+model = GPNRegressor().fit(X, y, X_unlabeled=pool)
+low, high = model.predict_interval(X_new)
+strange = model.is_ood(X_new)
+"""
+
+from typing import Any
+
+from torch import nn
+
+from gpn.core.networks import ModuleTrunk, Trunk
+from gpn.core.task import Task
+from gpn.estimators.base import MadeUpPoolWarning
+from gpn.estimators.classification import Classifier
+from gpn.estimators.regression import Regressor
+from gpn.methods import registry
+from gpn.methods.gpn import GPN, GPNConfig
+
+__all__ = [
+    "GPNClassifier",
+    "GPNRegressor",
+    "MadeUpPoolWarning",
+    "PosteriorClassifier",
+    "PosteriorRegressor",
+]
+
+
+class _GPN:
+    """Builds a GPN from the constructor's options."""
+
+    def __init__(
+        self,
+        config: GPNConfig | None = None,
+        *,
+        module: nn.Module | Trunk | None = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.config = config
+        self.module = module
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _method(self, task: Task) -> GPN:
+        config = GPNConfig() if self.config is None else self.config
+        if isinstance(self.module, Trunk):
+            config = config.replace(trunk=self.module)
+        elif self.module is not None:
+            config = config.replace(trunk=ModuleTrunk(module=self.module))
+        config = config.resolved(task)
+        assert config.train is not None
+        if self.device != "auto":
+            config = config.replace(train=config.train.replace(device=self.device))
+        return GPN(config)
+
+
+class GPNRegressor(_GPN, Regressor):
+    """A Generative Posterior Network for numbers.
+
+    config: everything that can be set of a GPN; None chooses from the data. module: your own trunk,
+    a torch module from rows to features, or one of gpn's trunks. device: "auto" takes a GPU if
+    there is one. verbose: a progress bar.
+    """
+
+
+class GPNClassifier(_GPN, Classifier):
+    """A Generative Posterior Network for classes; the options are those of `GPNRegressor`."""
+
+
+class _Named:
+    """Builds any method by its name."""
+
+    def __init__(
+        self,
+        method: str = "gpn",
+        *,
+        settings: dict[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.settings = settings
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _method(self, task: Task) -> Any:
+        return registry.get(self.method, **(self.settings or {}))
+
+
+class PosteriorRegressor(_Named, Regressor):
+    """Any method of `gpn.methods` for numbers: `method` names it, `settings` changes its config."""
+
+
+class PosteriorClassifier(_Named, Classifier):
+    """Any method of `gpn.methods` for classes."""

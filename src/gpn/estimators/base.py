@@ -1,0 +1,127 @@
+"""What regressors and classifiers share: rows in and out, scores, and the threshold on them."""
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from gpn.core.posterior import Posterior
+from gpn.core.strangers import made_up_images, made_up_rows
+from gpn.core.task import Task
+from gpn.core.types import as_generator
+from gpn.scaling import Scale
+
+Array = NDArray[Any]
+FEW_LABELS = 1000
+FEWEST_TO_HOLD_OUT = 50
+MOST_HELD_OUT = 1000
+DRAWS = 200
+
+
+class MadeUpPoolWarning(UserWarning):
+    """No unlabeled rows were given, and some had to be made up."""
+
+
+class Estimator(BaseEstimator):
+    """What regressors and classifiers share.
+
+    Attributes after `fit`
+        posterior_: what was fitted, in scaled units. x_scale_: how columns were scaled.
+        reference_scores_: sorted OOD scores of labeled rows that were held out, which set the
+        threshold of `is_ood` (of the labels themselves where there are fewer than 50).
+    """
+
+    posterior_: Posterior
+    x_scale_: Scale
+    reference_scores_: Array
+
+    def _method(self, task: Task) -> Any:
+        """The method to fit, configured for the task."""
+        raise NotImplementedError
+
+    def _scores(self, x: torch.Tensor) -> Array:
+        """Larger is more unknown."""
+        raise NotImplementedError
+
+    def _fit(self, X: Array, y: Array, X_unlabeled: Any, n_classes: int | None = None) -> None:
+        """Hold some labels out, fit the rest, and remember the scores of those held out."""
+        state = check_random_state(self.random_state)
+        pool = None if X_unlabeled is None else self._validated(X_unlabeled)
+        self.x_scale_ = Scale.of(X if pool is None else np.concatenate([X, pool]))
+        kept, held_out = _split(len(X), y if n_classes else None, state)
+        dtype = torch.float64 if len(X) <= FEW_LABELS else torch.float32
+        x, seed = self._rows(X).to(dtype), int(state.randint(2**31 - 1))
+        unlabeled = _made_up(x, seed) if pool is None else self._rows(pool).to(dtype)
+        targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
+        task = Task(x[kept], targets[kept], pool=unlabeled, n_classes=n_classes)
+        show = True if self.verbose else None
+        self.posterior_ = self._method(task).fit(task, rng=seed, progress=show)
+        self.reference_scores_ = np.sort(self._scores(x[held_out]))
+
+    def _validated(self, X: Any) -> Array:
+        return validate_data(self, X, reset=False, dtype=np.float64, allow_nd=True)
+
+    def _rows(self, X: Array) -> torch.Tensor:
+        return torch.from_numpy(self.x_scale_.apply(np.asarray(X, np.float64)))
+
+    def _inputs(self, X: Any) -> torch.Tensor:
+        """New rows, checked and scaled as in the fit."""
+        check_is_fitted(self)
+        return self._rows(self._validated(X))
+
+    def ood_score(self, X: Any) -> Array:
+        """How unknown each row is: larger is more so."""
+        return self._scores(self._inputs(X))
+
+    def is_ood(self, X: Any, fpr: float = 0.05) -> NDArray[np.bool_]:
+        """Rows more unknown than all but a share `fpr` of labeled rows that were held out."""
+        if not 0 < fpr < 1:
+            raise ValueError(f"fpr must lie strictly between 0 and 1, got {fpr}; try 0.05.")
+        return self.ood_score(X) > np.quantile(self.reference_scores_, 1 - fpr)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """The whole model as one file, for `gpn.load`."""
+        from gpn.model_file import save_model
+
+        check_is_fitted(self)
+        save_model(self, path)
+
+    def _draws(self, x: torch.Tensor, n: int, seed: int) -> torch.Tensor:
+        return self.posterior_.sample(x, n, rng=seed).cpu().double()
+
+
+def to_numpy(values: torch.Tensor) -> Array:
+    return values.detach().cpu().numpy()
+
+
+def _split(n: int, classes: Array | None, state: np.random.RandomState) -> tuple[Array, Array]:
+    """Rows to learn from, and rows to set the threshold on; of every class one is learnt at least.
+
+    With fewer than fifty labels none can be spared, and both are all of them.
+    """
+    order = state.permutation(n)
+    if n < FEWEST_TO_HOLD_OUT:
+        return order, order
+    count = min(n // 10, MOST_HELD_OUT)
+    if classes is not None:  # the first of each class goes to the end, out of reach
+        first = np.unique(classes[order], return_index=True)[1]
+        order = np.concatenate([np.delete(order, first), order[first]])
+        count = min(count, n - len(first))
+    return order[count:], order[:count]
+
+
+def _made_up(x: torch.Tensor, seed: int) -> torch.Tensor:
+    warnings.warn(
+        "a fit should see unlabeled rows like those it will be asked about, got none; some are "
+        "made up from the labeled ones, which is second best; pass fit(X, y, X_unlabeled=...).",
+        MadeUpPoolWarning,
+        stacklevel=4,
+    )
+    make = made_up_rows if x.ndim == 2 else made_up_images
+    return torch.cat([x, make(x, max(1000, len(x)), as_generator(seed))])

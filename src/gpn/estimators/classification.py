@@ -1,0 +1,67 @@
+"""Classifiers: classes of any kind, numbers or words."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from gpn import acquisition, metrics
+from gpn.core.types import as_generator
+from gpn.estimators.base import DRAWS, Array, Estimator, to_numpy
+
+ROWS_AT_ONCE = 10_000
+
+
+class Classifier(ClassifierMixin, Estimator):
+    """Classes of any kind: numbers, words."""
+
+    classes_: Array
+
+    def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> Any:
+        """Learn from labeled rows, and from unlabeled ones like those that will be asked about."""
+        X, y = validate_data(self, X, y, dtype=np.float64, allow_nd=True)
+        check_classification_targets(y)
+        self.classes_, numbers = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y must hold two classes at least, got one class only: {self.classes_[0]!r}; "
+                "add labels of another class."
+            )
+        self._fit(X, numbers.astype(np.int64), X_unlabeled, n_classes=len(self.classes_))
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class."""
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
+
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities, averaged over the posterior."""
+        x = self._inputs(X)
+        p = to_numpy(self.posterior_.probabilities(x).double())
+        return p / p.sum(1, keepdims=True)
+
+    def sample_proba(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
+        """Class probabilities of each function: ``(n, classes, s)``."""
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        draws = self._draws(self._inputs(X), n_samples, seed).softmax(-1)
+        return np.moveaxis(to_numpy(draws), 0, -1)
+
+    def entropy(self, X: Any) -> Array:
+        """The entropy of `predict_proba`, in nats."""
+        x = self._inputs(X)
+        return to_numpy(self.posterior_.entropy(x).double())
+
+    def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
+        """The numbers of the `n` rows whose classes tell most about the function, together."""
+        draws = self._draws(self._inputs(X_pool), DRAWS, 0)
+        return to_numpy(acquisition.batch_bald(draws, n, as_generator(0)))
+
+    def _scores(self, x: torch.Tensor) -> Array:
+        parts = [self._draws(part, DRAWS, 1) for part in x.split(ROWS_AT_ONCE)]
+        return to_numpy(torch.cat([metrics.probability_variance(part) for part in parts]))

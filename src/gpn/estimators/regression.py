@@ -1,0 +1,87 @@
+"""Regressors: targets, one or several, in the units they came in."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from gpn import acquisition
+from gpn.estimators.base import DRAWS, Array, Estimator, to_numpy
+from gpn.scaling import Scale
+
+
+class Regressor(RegressorMixin, Estimator):
+    """Targets, one or several, in the units they came in."""
+
+    y_scale_: Scale
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> Any:
+        """Learn from labeled rows, and from unlabeled ones like those that will be asked about."""
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, allow_nd=True
+        )
+        targets = np.asarray(y, np.float64).reshape(len(y), -1)
+        self.n_targets_, self._flat = targets.shape[1], np.ndim(y) == 1
+        self.y_scale_ = Scale.of(targets)
+        self._fit(X, self.y_scale_.apply(targets), X_unlabeled)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:  # noqa: FBT001
+        """The mean; with `return_std` the standard deviation of the function beside it.
+
+        With `return_cov` its covariance between rows, ``(n, n)``, or ``(n, n, o)`` for several
+        targets.
+        """
+        if return_std and return_cov:
+            raise ValueError("ask for return_std or return_cov, got both.")
+        x = self._inputs(X)
+        mean = self._out(self.y_scale_.undo(to_numpy(self.posterior_.mean(x))))
+        if return_std:
+            return mean, self._out(to_numpy(self.posterior_.std(x)) * self.y_scale_.scale)
+        if not return_cov:
+            return mean
+        covariance = np.moveaxis(to_numpy(self.posterior_.covariance(x)), 0, -1)
+        return mean, self._out(covariance * self.y_scale_.scale**2)
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, *, observation_noise: bool | None = None
+    ) -> tuple[Array, Array]:
+        """The ends of the middle `level`: of a new label, or of the function without its noise.
+
+        None is a new label's wherever the fit knows the noise of labels.
+        """
+        x = self._inputs(X)
+        known = self.posterior_.noise_std is not None
+        noisy = known if observation_noise is None else observation_noise
+        ends = self.posterior_.interval(x, level, observation_noise=noisy)
+        low, high = (self._out(self.y_scale_.undo(to_numpy(end))) for end in ends)
+        return low, high
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
+        """Functions of the posterior at the rows: ``(n, s)``, or ``(n, o, s)``."""
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        draws = self.y_scale_.undo(to_numpy(self._draws(self._inputs(X), n_samples, seed)))
+        last = np.moveaxis(draws, 0, -1)
+        return last[:, 0] if self._flat else last
+
+    def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
+        """The numbers of the `n` rows whose labels would leave the least variance in the pool."""
+        draws = self._draws(self._inputs(X_pool), DRAWS, 0)
+        noise = self.posterior_.noise_std or 0.0
+        return to_numpy(acquisition.reduce_variance(draws, n, noise**2))
+
+    def _scores(self, x: torch.Tensor) -> Array:
+        return to_numpy(self.posterior_.variance(x).double().sum(1).sqrt())
+
+    def _out(self, values: Array) -> Array:
+        """One target as it came: without an axis of its own."""
+        return values[..., 0] if self._flat else values

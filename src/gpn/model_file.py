@@ -1,0 +1,115 @@
+"""A fitted estimator as one file: its posterior's, with the data's scales and classes beside it.
+
+The header gains one string, `estimator`, as JSON: class, feature names, classes. Arrays are stored
+as tensors whose names begin with "estimator/".
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gpn import estimators
+from gpn.core.posterior import Posterior
+from gpn.saving import Saveable, as_saved, restore_posterior, write_file
+from gpn.scaling import Scale
+
+PREFIX = "estimator/"
+SCALES = ("x_scale_", "y_scale_")
+
+
+def save_model(model: Any, path: str | os.PathLike[str], **more: Any) -> None:
+    """Write a fitted estimator to `path`, and whatever `more` should stand in its header."""
+    posterior: Saveable = model.posterior_
+    header, tensors = as_saved(posterior)
+    header["estimator"] = json.dumps({**_facts(model), **more})
+    write_file(Path(path), header, {**tensors, **_arrays(model)})
+
+
+def load_model(
+    path: str | os.PathLike[str],
+    header: Mapping[str, str],
+    tensors: Mapping[str, Tensor],
+    device: str | torch.device,
+) -> Any:
+    """The estimator that `save_model` wrote; with columns, the model of a table."""
+    own = {name: tensor for name, tensor in tensors.items() if name.startswith(PREFIX)}
+    rest = {name: tensor for name, tensor in tensors.items() if name not in own}
+    posterior = restore_posterior(path, header, rest, device)
+    try:
+        return _fitted(json.loads(header["estimator"]), posterior, own)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"what {path} says of its estimator must be complete, got {error!r}; "
+            "the file is damaged, save it again."
+        ) from error
+
+
+def _fitted(facts: dict[str, Any], posterior: Posterior, tensors: Mapping[str, Tensor]) -> Any:
+    model = _empty(facts, posterior)
+    model.posterior_ = posterior
+    model.n_features_in_ = facts["n_features"]
+    if facts["features"] is not None:
+        model.feature_names_in_ = np.array(facts["features"], dtype=object)
+    if facts["classes"] is not None:
+        model.classes_ = np.array(facts["classes"], dtype=facts["dtype"])
+    else:
+        model.n_targets_, model._flat = facts["targets"], facts["flat"]
+    for name, scale in _scales(tensors).items():
+        setattr(model, name, scale)
+    model.reference_scores_ = tensors[f"{PREFIX}reference_scores"].numpy()
+    return model
+
+
+def _facts(model: Any) -> dict[str, Any]:
+    """What is not an array: names, classes, shapes."""
+    classes, names = getattr(model, "classes_", None), getattr(model, "feature_names_in_", None)
+    return {
+        "class": type(model).__name__,
+        "method": getattr(model, "method", None),
+        "n_features": int(model.n_features_in_),
+        "features": None if names is None else [str(name) for name in names],
+        "classes": None if classes is None else classes.tolist(),
+        "dtype": None if classes is None else _dtype(classes),
+        "targets": getattr(model, "n_targets_", None),
+        "flat": getattr(model, "_flat", None),
+    }
+
+
+def _dtype(classes: Any) -> str:
+    """The classes' dtype by a name that arrays can be made with again."""
+    if classes.dtype.kind not in "biufUO":
+        raise TypeError(
+            f"classes must be numbers or texts to be saved, got an array of {classes.dtype}."
+        )
+    return "object" if classes.dtype.kind == "O" else classes.dtype.str
+
+
+def _arrays(model: Any) -> dict[str, Tensor]:
+    arrays = {"reference_scores": model.reference_scores_}
+    for name in SCALES:
+        if (scale := getattr(model, name, None)) is not None:
+            arrays |= {f"{name}shift": scale.shift, f"{name}scale": scale.scale}
+    return {f"{PREFIX}{name}": torch.tensor(array) for name, array in arrays.items()}
+
+
+def _scales(tensors: Mapping[str, Tensor]) -> dict[str, Scale]:
+    found = [name for name in SCALES if f"{PREFIX}{name}shift" in tensors]
+    ends = {name: [tensors[f"{PREFIX}{name}{end}"] for end in ("shift", "scale")] for name in found}
+    return {name: Scale(*(end.numpy() for end in both)) for name, both in ends.items()}
+
+
+def _empty(facts: Mapping[str, Any], posterior: Posterior) -> Any:
+    """The estimator, not yet fitted; a GPN's configuration is the one that was resolved."""
+    name = facts["class"]
+    if name not in estimators.__all__:
+        raise ValueError(f"a model file must name one of gpn's estimators, got {name!r}.")
+    kind = getattr(estimators, name)
+    if facts["method"] is not None:
+        return kind(facts["method"])
+    return kind(getattr(posterior, "config", None))

@@ -1,0 +1,30 @@
+"""Columns brought to mean 0 and standard deviation 1, and back."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Scale:
+    """z = (value − shift) / scale, column by column; a column that never changes becomes 0."""
+
+    shift: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> "Scale":
+        """The scale of these rows; images and other arrays are left as they are."""
+        if values.ndim != 2:
+            return cls(np.zeros(()), np.ones(()))
+        spread = values.std(0)
+        nothing = spread <= 1e-12 * np.abs(values).max(0, initial=0.0)
+        return cls(values.mean(0), np.where(nothing, 1.0, spread))
+
+    def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (values - self.shift) / self.scale
+
+    def undo(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Back to the units of the data; `values` ``(..., o)``."""
+        return values * self.scale + self.shift

@@ -1,0 +1,23 @@
+"""scikit-learn's own checks of both estimators."""
+
+from typing import Any
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gpn import GPNConfig, MLPTrunk, TrainConfig
+from gpn.estimators import GPNClassifier, GPNRegressor
+
+pytestmark = pytest.mark.filterwarnings("ignore:a fit should see unlabeled rows")
+
+SHORT = GPNConfig(
+    beta=0.01,
+    anchor="independent",
+    trunk=MLPTrunk(widths=(32, 32)),
+    train=TrainConfig(steps=150, pool_batch=32, learning_rate=1e-2),
+)
+
+
+@parametrize_with_checks([GPNRegressor(SHORT), GPNClassifier(SHORT)])
+def test_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
