@@ -42,7 +42,9 @@ def load_model(
     rest = {name: tensor for name, tensor in tensors.items() if name not in own}
     posterior = restore_posterior(path, header, rest, device)
     try:
-        return _fitted(json.loads(header["estimator"]), posterior, own)
+        facts = json.loads(header["estimator"])
+        model = _fitted(facts, posterior, own)
+        return model if "columns" not in facts else _of_table(model, facts)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"what {path} says of its estimator must be complete, got {error!r}; "
@@ -64,6 +66,13 @@ def _fitted(facts: dict[str, Any], posterior: Posterior, tensors: Mapping[str, T
         setattr(model, name, scale)
     model.reference_scores_ = tensors[f"{PREFIX}reference_scores"].numpy()
     return model
+
+
+def _of_table(model: Any, facts: dict[str, Any]) -> Any:
+    from gpn.columns import Columns
+    from gpn.table_model import TableModel
+
+    return TableModel(model, Columns(**facts["columns"]), facts["target"])
 
 
 def _facts(model: Any) -> dict[str, Any]:

@@ -71,12 +71,12 @@ def _trial(
     report: Report,
     fit: Fit,
 ) -> Trial:
-    """Fit a third as long on the kept labels and score the others.
+    """Fit a quarter as long on the kept labels and score the others.
 
     Without target noise: its size is one of the things that the trial is to find.
     """
     assert config.train is not None
-    short = config.train.replace(steps=max(100, config.train.steps // 3))
+    short = config.train.replace(steps=max(100, config.train.steps // 4))
     quick = config.replace(beta=beta, train=short, target_noise=False)
     posterior = fit(quick, part, seeds, report, {})
     posterior.report["history"].require_finished()

@@ -1,0 +1,216 @@
+"""The command `gpn`. Status 0: done; 1: the data or a file cannot be used; 2: a wrong option."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gpn.table_model import TableModel
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Models that know what they do not know, from few labels and much unlabeled data.",
+)
+say = Console(stderr=True, highlight=False)
+
+ModelFile = Annotated[Path, typer.Argument(help="a model that gpn fit wrote")]
+TableFile = Annotated[Path, typer.Argument(help="CSV or Parquet, plain or .gz")]
+AsJson = Annotated[bool, typer.Option("--json", help="results on stdout as JSON, nothing else")]
+
+
+@app.command(epilog="Example: gpn demo --folder pictures")
+def demo(folder: Annotated[Path, typer.Option(help="for the pictures")] = Path("demo")) -> None:
+    """Six points and every method: a table and pictures."""
+    from gpn.demo import main
+
+    main(folder)
+
+
+@app.command(epilog="Example: gpn fit labeled.csv --target Tc --unlabeled pool.csv --out tc.gpn")
+def fit(
+    labeled: TableFile,
+    target: Annotated[str, typer.Option(help="the column to predict")],
+    out: Annotated[Path, typer.Option(help="the model's file")],
+    unlabeled: Annotated[Path | None, typer.Option(help="rows without a target")] = None,
+    kind: Annotated[str, typer.Option(help="auto, regression or classification")] = "auto",
+    method: Annotated[str, typer.Option(help="see gpn methods")] = "gpn",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    seed: int = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Learn to predict a column, and to know the rows it cannot be predicted for."""
+    with errors(as_json=as_json):
+        from gpn import frames
+        from gpn.table_model import fit_table, is_class, target_of
+
+        os.unlink(frames.temporary(out))  # better to know before the fit than after it
+        table, pool = frames.read(labeled), None if unlabeled is None else frames.read(unlabeled)
+        classes = is_class(target_of(table, target)) if kind == "auto" else _is_class(kind)
+        what = "classes" if classes else "numbers"
+        _tell(f"{len(table)} labeled rows; {target!r} holds {what}", as_json=as_json)
+        options = {"device": device, "random_state": seed, "verbose": sys.stderr.isatty()}
+        model = fit_table(table, target, pool, classes=classes, method=method, **options)
+        for note in model.columns.notes:
+            _tell(note, as_json=as_json)
+        model.save(out)
+        _result({"model": str(out), "kind": what, "columns": model.columns.notes}, as_json)
+
+
+@app.command(epilog="Example: gpn predict tc.gpn new.csv --out scored.csv")
+def predict(
+    model: ModelFile,
+    table: TableFile,
+    out: Annotated[Path, typer.Option(help="the table with predictions beside its rows")],
+    level: Annotated[float, typer.Option(help="of the interval")] = 0.95,
+    fpr: Annotated[float, typer.Option(help="share of known rows that is_ood may flag")] = 0.05,
+    device: str = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Predictions, intervals and a flag for unknown rows; any number of rows, piece by piece."""
+    with errors(as_json=as_json):
+        known = _model(model, device)
+
+        def scored(piece: "DataFrame") -> "DataFrame":
+            return known.predict(piece, level, fpr)
+
+        rows = _piecewise(table, out, scored, keep=True)
+        _result({"rows": rows, "out": str(out)}, as_json)
+
+
+@app.command(epilog="Example: gpn sample tc.gpn new.csv -n 20 --out draws.parquet")
+def sample(
+    model: ModelFile,
+    table: TableFile,
+    out: Annotated[Path, typer.Option(help="one column per function")],
+    n: Annotated[int, typer.Option("-n", min=1, help="how many functions")] = 10,
+    seed: int = 0,
+    device: str = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Functions of the posterior at every row."""
+    with errors(as_json=as_json):
+        known = _model(model, device)
+        rows = _piecewise(table, out, lambda piece: known.sample(piece, n, seed), keep=False)
+        _result({"rows": rows, "functions": n, "out": str(out)}, as_json)
+
+
+@app.command(epilog="Example: gpn suggest tc.gpn pool.csv -n 20")
+def suggest(
+    model: ModelFile,
+    table: TableFile,
+    n: Annotated[int, typer.Option("-n", min=1, help="how many rows")] = 10,
+    device: str = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """The rows to label next, by number from 0, the most useful first."""
+    with errors(as_json=as_json):
+        from gpn import frames
+
+        rows = _model(model, device).suggest(frames.read(table), n).tolist()
+        _result({"rows": rows}, as_json)
+
+
+@app.command(epilog="Example: gpn evaluate tc.gpn test.csv --strangers other.csv")
+def evaluate(
+    model: ModelFile,
+    table: TableFile,
+    strangers: Annotated[Path | None, typer.Option(help="rows that should be flagged")] = None,
+    device: str = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Errors, coverage and flags on labeled rows, and how well strangers are told."""
+    with errors(as_json=as_json):
+        from gpn import frames
+
+        others = None if strangers is None else frames.read(strangers)
+        _result(_model(model, device).evaluate(frames.read(table), others), as_json)
+
+
+@app.command(epilog="Example: gpn methods --json")
+def methods(as_json: AsJson = False) -> None:
+    """Every method that gpn fit --method knows."""
+    from gpn.methods import names
+
+    _result({"methods": list(names())}, as_json)
+
+
+@contextmanager
+def errors(*, as_json: bool) -> Iterator[None]:
+    """What cannot be used is said in one line (or one object), and ends with status 1."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError, FloatingPointError, ModuleNotFoundError) as error:
+        print(json.dumps({"error": str(error)}) if as_json else f"error: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def _is_class(kind: str) -> bool:
+    if kind not in ("regression", "classification"):
+        raise ValueError(f"kind must be auto, regression or classification, got {kind!r}.")
+    return kind == "classification"
+
+
+def _model(path: Path, device: str) -> "TableModel":
+    from gpn.saving import load
+    from gpn.table_model import TableModel
+
+    if not path.is_file():
+        raise ValueError(f"a model must be a file that gpn fit wrote, {path} does not exist.")
+    model = load(path, device)
+    if not isinstance(model, TableModel):
+        raise ValueError(
+            f"{path} must be a model that gpn fit wrote, it holds a {type(model).__name__} "
+            "without columns; use gpn.load in Python."
+        )
+    return model
+
+
+def _piecewise(
+    table: Path, out: Path, change: Callable[["DataFrame"], "DataFrame"], *, keep: bool
+) -> int:
+    """Read, change and write piece by piece; the rows so far are shown."""
+    import pandas as pd
+
+    from gpn import frames
+
+    count, look = 0, (SpinnerColumn(), TextColumn("{task.completed:,.0f} rows"))
+    with Progress(*look, console=say, transient=True) as bar, frames.writer(out) as add:
+        row = bar.add_task("rows", total=None)
+        for piece in frames.pieces_of(table):
+            own = piece.reset_index(drop=True)
+            add(pd.concat([own, change(own)], axis=1) if keep else change(own))
+            count += len(piece)
+            bar.update(row, completed=count)
+    return count
+
+
+def _tell(text: str, *, as_json: bool) -> None:
+    if not as_json:
+        say.print(text, markup=False)
+
+
+def _result(values: dict[str, Any], as_json: bool) -> None:  # noqa: FBT001
+    if as_json:
+        print(json.dumps(values))
+        return
+    table = Table(show_header=False, box=None)
+    for name, value in values.items():
+        shown = f"{value:.4f}" if isinstance(value, float) else value
+        if value != []:
+            table.add_row(
+                name, ", ".join(map(str, value)) if isinstance(value, list) else str(shown)
+            )
+    Console(highlight=False).print(table)

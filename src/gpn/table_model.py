@@ -1,0 +1,170 @@
+"""A model of a table: an estimator, the columns that it reads, and the one that it predicts."""
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from gpn import metrics
+from gpn.columns import Columns, TableError
+from gpn.estimators import (
+    GPNClassifier,
+    GPNRegressor,
+    PosteriorClassifier,
+    PosteriorRegressor,
+)
+from gpn.model_file import save_model
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+MOST_CLASSES = 20
+DRAWS = 200
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """`predict(frame)` gives a frame: what `gpn predict` writes."""
+
+    estimator: Any
+    columns: Columns
+    target: str
+
+    @property
+    def is_classifier(self) -> bool:
+        return isinstance(self.estimator, GPNClassifier | PosteriorClassifier)
+
+    def predict(self, table: "DataFrame", level: float = 0.95, fpr: float = 0.05) -> "DataFrame":
+        """Mean, std and interval, or classes and their probabilities; and how unknown rows are."""
+        x = self.columns.encode(table)
+        known = self._classes(x) if self.is_classifier else self._numbers(x, level)
+        scores = self.estimator.ood_score(x)
+        limit = np.quantile(self.estimator.reference_scores_, 1 - fpr)
+        return _frame({**known, "ood_score": scores, "is_ood": scores > limit})
+
+    def _numbers(self, x: Any, level: float) -> dict[str, Any]:
+        mean, std = self.estimator.predict(x, return_std=True)
+        low, high = self.estimator.predict_interval(x, level)
+        return {"mean": mean, "std": std, "lower": low, "upper": high}
+
+    def _classes(self, x: Any) -> dict[str, Any]:
+        p, classes = self.estimator.predict_proba(x), self.estimator.classes_
+        columns = {f"p_{name}": p[:, i] for i, name in enumerate(classes)}
+        entropy = -(p * np.log(np.clip(p, 1e-300, None))).sum(1)
+        return {"class": classes[p.argmax(1)], **columns, "entropy": entropy}
+
+    def sample(self, table: "DataFrame", n: int, seed: int) -> "DataFrame":
+        """One column per function: values, or the class that it finds most probable."""
+        x = self.columns.encode(table)
+        if self.is_classifier:
+            draws = self.estimator.sample_proba(x, n, seed).argmax(1)
+            values = self.estimator.classes_[draws]
+        else:
+            values = self.estimator.sample_y(x, n, seed)
+        return _frame({f"draw_{i}": values[:, i] for i in range(n)})
+
+    def suggest(self, table: "DataFrame", n: int) -> Any:
+        """The numbers of the rows to label next."""
+        return self.estimator.suggest(self.columns.encode(table), n)
+
+    def evaluate(self, table: "DataFrame", strangers: "DataFrame | None" = None) -> dict[str, Any]:
+        """How good predictions are on labeled rows; with strangers, how well those are told."""
+        x, y = self.columns.encode(table), target_of(table, self.target)
+        measured = self._class_metrics(x, y) if self.is_classifier else self._errors(x, y)
+        scores = self.estimator.ood_score(x)
+        limit = np.quantile(self.estimator.reference_scores_, 0.95)
+        measured = {"rows": len(x), **measured, "flagged": float((scores > limit).mean())}
+        if strangers is None:
+            return measured
+        theirs = self.estimator.ood_score(self.columns.encode(strangers))
+        pair = torch.from_numpy(scores), torch.from_numpy(theirs)
+        return {
+            **measured,
+            "strangers": len(theirs),
+            "strangers_flagged": float((theirs > limit).mean()),
+            "ood_auc": metrics.ood_auc(*pair),
+            "ood_fpr95": metrics.ood_fpr95(*pair),
+        }
+
+    def _errors(self, x: Any, y: "Series[Any]") -> dict[str, float]:
+        truth = np.asarray(y, float)
+        low, high = self.estimator.predict_interval(x)
+        residual = self.estimator.predict(x) - truth
+        return {
+            "rmse": float(np.sqrt((residual**2).mean())),
+            "mae": float(np.abs(residual).mean()),
+            "r2": float(1 - (residual**2).sum() / ((truth - truth.mean()) ** 2).sum()),
+            "coverage_95": float(((low <= truth) & (truth <= high)).mean()),
+            "width_95": float((high - low).mean()),
+        }
+
+    def _class_metrics(self, x: Any, y: "Series[Any]") -> dict[str, float]:
+        classes, p = self.estimator.classes_, torch.from_numpy(self.estimator.predict_proba(x))
+        places = {name: i for i, name in enumerate(classes.tolist())}
+        unknown = sorted(set(y.tolist()) - set(places), key=str)
+        if unknown:
+            raise TableError(
+                f"classes must be those of the fit, {list(places)}, got {unknown[0]!r}, too."
+            )
+        numbers = torch.tensor([places[name] for name in y.tolist()])
+        return {
+            "accuracy": float((p.argmax(1) == numbers).double().mean()),
+            "nll": float(metrics.class_nll(p, numbers)),
+            "ece": float(metrics.calibration_error(p, numbers)),
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """The whole model as one file, for `gpn.load`."""
+        save_model(self.estimator, path, columns=self.columns.facts(), target=self.target)
+
+
+def fit_table(
+    labeled: "DataFrame",
+    target: str,
+    unlabeled: "DataFrame | None" = None,
+    *,
+    classes: bool | None = None,
+    method: str = "gpn",
+    **options: Any,
+) -> TableModel:
+    """A model of `target`; `classes` None looks at its values."""
+    y = target_of(labeled, target)
+    columns = Columns.of(labeled, target)
+    kinds: dict[bool, Any] = {False: GPNRegressor, True: GPNClassifier}
+    if method != "gpn":
+        kinds = {False: PosteriorRegressor, True: PosteriorClassifier}
+        options = {"method": method, **{k: v for k, v in options.items() if k != "device"}}
+    estimator = kinds[is_class(y) if classes is None else classes](**options)
+    pool = None if unlabeled is None else columns.encode(unlabeled)
+    return TableModel(estimator.fit(columns.encode(labeled), np.asarray(y), pool), columns, target)
+
+
+def target_of(table: "DataFrame", target: str) -> "Series[Any]":
+    """The target's column, complete."""
+    if target not in table.columns:
+        near = ", ".join(map(str, list(table.columns)[:8]))
+        raise TableError(f"the target must be a column, got {target!r}; there are {near}, …")
+    y = table[target]
+    if y.isna().any():
+        raise TableError(
+            f"the target {target!r} must be known in every row, it is missing in "
+            f"{int(y.isna().sum())} of {len(y)}; move those rows to the unlabeled table."
+        )
+    return y
+
+
+def is_class(y: "Series[Any]") -> bool:
+    """Texts, yes and no, and at most twenty different whole numbers are classes."""
+    from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
+
+    if not is_numeric_dtype(y) or is_bool_dtype(y):
+        return True
+    return bool(is_integer_dtype(y) and y.nunique() <= MOST_CLASSES)
+
+
+def _frame(columns: dict[str, Any]) -> "DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame(columns)
