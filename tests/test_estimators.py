@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -17,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import gpn
 from gpn import GPNClassifier, GPNConfig, GPNRegressor, MLPTrunk, TrainConfig
 from gpn.estimators import MadeUpPoolWarning, PosteriorClassifier, PosteriorRegressor
+from gpn.estimators.base import _repeats
 
 SHORT = GPNConfig(
     beta=0.03,
@@ -166,7 +168,7 @@ def test_the_same_seed_is_the_same_model() -> None:
     first, second = (
         GPNRegressor(quick, random_state=5).fit(X, Y, X_unlabeled=POOL).predict(X) for _ in range(2)
     )
-    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, second, rtol=1e-12)
 
 
 def test_your_own_trunk() -> None:
@@ -229,3 +231,32 @@ def test_damaged_model_files_are_refused(regressor: GPNRegressor, tmp_path: Path
 def test_bad_questions(regressor: GPNRegressor, call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(regressor)
+
+
+def test_unlabeled_rows_reach_the_end_of_a_pipeline_transformed_like_the_others() -> None:
+    quick = GPNRegressor(SHORT.replace(train=TrainConfig(steps=5)), random_state=0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        last = quick.set_fit_request(X_unlabeled=True)
+        pipe = make_pipeline(StandardScaler(), last, transform_input=["X_unlabeled"])
+        pipe.fit(X, Y, X_unlabeled=POOL)
+    alone = StandardScaler().fit(X)
+    by_hand = clone(quick).fit(alone.transform(X), Y, X_unlabeled=alone.transform(POOL))
+    np.testing.assert_array_equal(pipe.predict(X), by_hand.predict(alone.transform(X)))
+
+
+def test_a_weight_is_a_number_of_rows() -> None:
+    quick = GPNRegressor(SHORT.replace(train=TrainConfig(steps=30)), random_state=0)
+    twice = np.where(np.arange(120) < 60, 2, 0)
+    weighted = clone(quick).fit(X, Y, POOL, sample_weight=twice).predict(POOL)
+    doubled = np.concatenate([X[:60]] * 2), np.concatenate([Y[:60]] * 2)
+    np.testing.assert_allclose(weighted, clone(quick).fit(*doubled, POOL).predict(POOL), rtol=1e-9)
+    with pytest.raises(ValueError, match="at least one non-zero number"):
+        clone(quick).fit(X, Y, POOL, sample_weight=np.zeros(120))
+
+
+def test_fractions_of_a_weight_are_shared_out_in_proportion() -> None:
+    weights = np.linspace(0.1, 2.1, 1000)
+    counts = np.bincount(_repeats(weights, np.zeros((1000, 1)), np.random.RandomState(0)))
+    assert abs(counts.sum() - 1000) <= 1
+    share = weights[:500].sum() / weights.sum()
+    assert counts[:500].sum() / counts.sum() == pytest.approx(share, abs=0.01)

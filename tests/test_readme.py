@@ -1,5 +1,6 @@
 """The README's and CONTRIBUTING's code runs as written, and what they name exists."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -38,3 +39,29 @@ def test_first_block_is_the_two_commands() -> None:
 @pytest.mark.parametrize("path", re.findall(r"\]\(((?!http)[^)#]+)\)", README))
 def test_files_that_the_readme_names_exist(path: str) -> None:
     assert (ROOT / path).exists(), path
+
+
+RESULTS = ROOT / "experiments" / "results"
+
+
+def metric(task: str, name: str, digits: str) -> str:
+    measured = json.loads((RESULTS / task / "gpn.json").read_text())["metrics"]
+    return format(measured[name]["mean"], digits)
+
+
+def test_the_numbers_on_real_data_are_those_of_the_files() -> None:
+    text = " ".join(README.split())
+    assert f"OOD AUC {metric('superconductor', 'ood_auc', '.3f')} on superconductor" in text
+    assert f"{metric('mnist', 'ood_auc', '.4f')} on MNIST" in text
+    cifar = metric("cifar10", "ood_auc", ".4f"), metric("cifar10", "accuracy", ".1%")
+    assert f"{cifar[0]} with {cifar[1].replace('%', ' %')} accuracy on CIFAR-10" in text
+
+
+def test_the_command_lines_figures_are_those_of_its_file() -> None:
+    report = json.loads((RESULTS / "superconductor" / "command-line.json").read_text())
+    minutes, measured = report["seconds"]["all"] / 60, report["metrics"]
+    said = (
+        f"take {minutes:.1f} minutes on two CPU cores with defaults: OOD AUC "
+        f"{measured['ood_auc']:.3f}, and {100 * measured['coverage_95']:.0f} % of new labels"
+    )
+    assert said in " ".join(README.split())

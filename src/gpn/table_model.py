@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from sklearn.base import is_classifier
 
 from gpn import metrics
 from gpn.columns import Columns, TableError
@@ -34,7 +35,7 @@ class TableModel:
 
     @property
     def is_classifier(self) -> bool:
-        return isinstance(self.estimator, GPNClassifier | PosteriorClassifier)
+        return is_classifier(self.estimator)
 
     def predict(self, table: "DataFrame", level: float = 0.95, fpr: float = 0.05) -> "DataFrame":
         """Mean, std and interval, or classes and their probabilities; and how unknown rows are."""

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gpn.core.posterior import Posterior
 from gpn.core.strangers import made_up_images, made_up_rows
@@ -21,6 +21,7 @@ Array = NDArray[Any]
 FEW_LABELS = 1000
 FEWEST_TO_HOLD_OUT = 50
 MOST_HELD_OUT = 1000
+MOST_REPEATS = 10
 DRAWS = 200
 
 
@@ -48,6 +49,11 @@ class Estimator(BaseEstimator):
     def _scores(self, x: torch.Tensor) -> Array:
         """Larger is more unknown."""
         raise NotImplementedError
+
+    def _weighted(self, X: Array, y: Array, weights: Any) -> tuple[Array, Array]:
+        """Every row as often as its weight says, in an order that hangs on values alone."""
+        rows = _in_order(X, y, _repeats(weights, X, check_random_state(self.random_state)))
+        return X[rows], y[rows]
 
     def _fit(self, X: Array, y: Array, X_unlabeled: Any, n_classes: int | None = None) -> None:
         """Hold some labels out, fit the rest, and remember the scores of those held out."""
@@ -114,6 +120,26 @@ def _split(n: int, classes: Array | None, state: np.random.RandomState) -> tuple
         order = np.concatenate([np.delete(order, first), order[first]])
         count = min(count, n - len(first))
     return order[count:], order[:count]
+
+
+def _repeats(weights: Any, X: Array, state: np.random.RandomState) -> Array:
+    """Row numbers, each as often as its weight says; fractions are shared out without bias."""
+    if weights is None:
+        return np.arange(len(X))
+    given = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
+    counts = given
+    if np.any(given % 1) or given.sum() > MOST_REPEATS * len(X):
+        marks = np.concatenate([[0.0], np.cumsum(given * len(X) / given.sum())])
+        counts = np.diff(np.floor(marks + state.uniform()))
+    return np.repeat(np.arange(len(X)), counts.astype(int))
+
+
+def _in_order(X: Array, y: Array, rows: Array) -> Array:
+    """The rows sorted by their values."""
+    if X.ndim > 2:
+        return rows
+    keys = (*X[rows].T, *np.atleast_2d(y[rows].T))
+    return rows[np.lexsort(keys)]
 
 
 def _made_up(x: torch.Tensor, seed: int) -> torch.Tensor:

@@ -22,8 +22,11 @@ class Classifier(ClassifierMixin, Estimator):
 
     classes_: Array
 
-    def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> Any:
-        """Learn from labeled rows, and from unlabeled ones like those that will be asked about."""
+    def fit(self, X: Any, y: Any, X_unlabeled: Any = None, sample_weight: Any = None) -> Any:
+        """Learn from labeled rows, and from unlabeled ones like those that will be asked about.
+
+        A row counts as often as its weight says.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, allow_nd=True)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
@@ -32,7 +35,8 @@ class Classifier(ClassifierMixin, Estimator):
                 f"y must hold two classes at least, got one class only: {self.classes_[0]!r}; "
                 "add labels of another class."
             )
-        self._fit(X, numbers.astype(np.int64), X_unlabeled, n_classes=len(self.classes_))
+        X, numbers = self._weighted(X, numbers.astype(np.int64), sample_weight)
+        self._fit(X, numbers, X_unlabeled, len(self.classes_))
         return self
 
     def predict(self, X: Any) -> Array:

@@ -24,13 +24,17 @@ class Regressor(RegressorMixin, Estimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> Any:
-        """Learn from labeled rows, and from unlabeled ones like those that will be asked about."""
+    def fit(self, X: Any, y: Any, X_unlabeled: Any = None, sample_weight: Any = None) -> Any:
+        """Learn from labeled rows, and from unlabeled ones like those that will be asked about.
+
+        A row counts as often as its weight says.
+        """
         X, y = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, allow_nd=True
         )
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
         self.n_targets_, self._flat = targets.shape[1], np.ndim(y) == 1
+        X, targets = self._weighted(X, targets, sample_weight)
         self.y_scale_ = Scale.of(targets)
         self._fit(X, self.y_scale_.apply(targets), X_unlabeled)
         return self
