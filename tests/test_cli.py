@@ -143,7 +143,7 @@ def test_a_large_table_goes_through_in_pieces(
         return predict(self, table, *more)
 
     monkeypatch.setattr(TableModel, "predict", counted)
-    monkeypatch.setattr("gpn.frames.pieces_of.__defaults__", (30,))
+    monkeypatch.setattr("gpn.frames.pieces_of.__defaults__", ((), 30))
     for out in ("pieces.csv", "pieces.csv.gz", "pieces.parquet"):
         assert run("predict", "m.gpn", "test.csv", "--out", out).exit_code == 0
         read = pd.read_parquet if out.endswith("parquet") else pd.read_csv
@@ -312,7 +312,8 @@ def test_columns_survive_json_and_new_values() -> None:
     [
         (["a", "b"], True),
         ([True, False], True),
-        ([0, 1, 2], True),
+        ([0, 1, 2] * 3, True),
+        ([100, 250, 900], False),
         (list(range(50)), False),
         ([0.5, 1.5], False),
         ([0.0, 1.0], False),
@@ -327,3 +328,80 @@ def test_another_method_makes_a_model_of_a_table() -> None:
     table = rows(60).drop(columns=["yield", "colour"])
     model = fit_table(table, "grade", method="ensemble", device="cpu", random_state=0)
     assert model.evaluate(table)["accuracy"] > 0.8
+
+
+def test_codes_are_read_as_they_stand(run: Command, tables: Path) -> None:
+    """ "01" is a category also in a file, or a piece, where all others are numbers."""
+    code = np.where(np.arange(200) % 2, "01", "02")
+    code[:9] = "A"
+    rows().drop(columns="grade").assign(code=code).to_csv("labeled.csv", index=False)
+    assert run("fit", "labeled.csv", "--target", "yield", "--out", "m.gpn").exit_code == 0
+    rows(50, 4).assign(code="01").to_csv("coded.csv", index=False)
+    assert run("predict", "m.gpn", "coded.csv", "--out", "o.csv").exit_code == 0
+    assert set(pd.read_csv("o.csv", dtype={"code": str})["code"]) == {"01"}
+    encoded = gpn.load("m.gpn").columns.encode(pd.read_csv("coded.csv", dtype={"code": str}))
+    assert (encoded[:, -3] == 1).all()
+
+
+def test_a_spoilt_number_in_the_target_is_named(run: Command, tables: Path) -> None:
+    table = pd.read_csv("labeled.csv").astype({"yield": object})
+    table.loc[7, "yield"] = "oops"
+    table.to_csv("labeled.csv", index=False)
+    result = run(*FIT)
+    assert result.exit_code == 1
+    assert "numbers but for 'oops' and 0 other cells" in result.stderr
+
+
+def test_columns_that_would_be_overwritten_are_refused(run: Command, tables: Path) -> None:
+    run(*FIT)
+    pd.read_csv("test.csv").assign(mean=1.0).to_csv("test.csv", index=False)
+    for out in ("o.csv", "o.parquet"):
+        result = run("predict", "m.gpn", "test.csv", "--out", out)
+        assert result.exit_code == 1
+        assert "a column that is to be written, got 'mean'; rename it" in result.stderr
+        assert not Path(out).exists()
+
+
+def test_an_index_that_was_saved_is_no_feature(run: Command, tables: Path) -> None:
+    pd.read_csv("labeled.csv").to_csv("labeled.csv")
+    told = run(*FIT)
+    assert "'Unnamed: 0' looks like a saved index and is left out" in told.stderr
+    assert "Unnamed: 0" not in gpn.load("m.gpn").columns.names
+
+
+def test_files_have_ordinary_permissions(run: Command, tables: Path) -> None:
+    run(*FIT)
+    run(*PREDICT)
+    Path("plain").touch()
+    assert len({os.stat(name).st_mode for name in ("plain", "m.gpn", "o.csv")}) == 1
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:7"])
+def test_devices_that_are_not_there(device: str, run: Command, tables: Path) -> None:
+    run(*FIT)
+    result = run(*PREDICT, "--device", device)
+    assert result.exit_code == 1
+    assert "device must be" in result.stderr
+    other = run(*FIT, "--method", "ensemble", "--device", device)
+    assert "for the method gpn only" in other.stderr
+
+
+def test_a_folder_is_no_file(run: Command, tables: Path) -> None:
+    Path("models").mkdir()
+    assert "must be a file, got the folder models" in run(*FIT[:-1], "models").stderr
+
+
+def test_one_row_has_no_r2(run: Command, tables: Path) -> None:
+    run(*FIT)
+    pd.read_csv("test.csv").head(1).to_csv("one.csv", index=False)
+    assert done(run("evaluate", "m.gpn", "one.csv", "--json"))["r2"] is None
+
+
+def test_names_are_texts_and_come_once() -> None:
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 3)))
+    columns = Columns.of(table, "2")
+    assert columns.names == ["0", "1"]
+    assert columns.encode(table).shape == (9, 2)
+    table.columns = ["a", "a", "b"]
+    with pytest.raises(TableError, match="a name of its own, got 'a' twice"):
+        Columns.of(table, "b")

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import gpn
 from gpn import GPNClassifier, GPNConfig, GPNRegressor, MLPTrunk, TrainConfig
 from gpn.estimators import MadeUpPoolWarning, PosteriorClassifier, PosteriorRegressor
-from gpn.estimators.base import _repeats
+from gpn.estimators.base import _repeats, _split
 
 SHORT = GPNConfig(
     beta=0.03,
@@ -241,7 +241,7 @@ def test_unlabeled_rows_reach_the_end_of_a_pipeline_transformed_like_the_others(
         pipe.fit(X, Y, X_unlabeled=POOL)
     alone = StandardScaler().fit(X)
     by_hand = clone(quick).fit(alone.transform(X), Y, X_unlabeled=alone.transform(POOL))
-    np.testing.assert_array_equal(pipe.predict(X), by_hand.predict(alone.transform(X)))
+    np.testing.assert_allclose(pipe.predict(X), by_hand.predict(alone.transform(X)), rtol=1e-12)
 
 
 def test_a_weight_is_a_number_of_rows() -> None:
@@ -260,3 +260,35 @@ def test_fractions_of_a_weight_are_shared_out_in_proportion() -> None:
     assert abs(counts.sum() - 1000) <= 1
     share = weights[:500].sum() / weights.sum()
     assert counts[:500].sum() / counts.sum() == pytest.approx(share, abs=0.01)
+
+
+def test_copies_of_a_row_are_not_held_out_from_themselves() -> None:
+    """Weights of three: every held-out row leaves with all of its copies."""
+    rows = np.repeat(np.arange(80), 3)
+    kept, held_out = _split(rows, None, np.random.RandomState(0))
+    assert not set(rows[kept]) & set(rows[held_out])
+    assert len(set(rows[held_out])) == 8
+    few = _split(np.repeat(np.arange(20), 3), None, np.random.RandomState(0))
+    assert len(few[1]) == 60, "twenty labels are few, however often they are repeated"
+
+
+def test_suggestions_from_a_large_pool_look_at_the_most_unknown(
+    regressor: GPNRegressor, classifier: GPNClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpn.estimators.base.MOST_CANDIDATES", 50)
+    for model in (regressor, classifier):
+        picked = model.suggest(POOL, 5)
+        assert len(set(picked.tolist())) == 5
+    top = np.argsort(regressor.ood_score(POOL))[-50:]
+    assert set(regressor.suggest(POOL, 5)) <= set(top)
+
+
+def test_values_that_cannot_be_squared_are_refused() -> None:
+    with pytest.raises(ValueError, match="small enough to be squared"):
+        GPNRegressor(SHORT).fit(X * 1e200, Y, POOL)
+
+
+def test_joint_anchors_of_classes_in_bf16() -> None:
+    train = TrainConfig(steps=5, precision="bf16", dtype="float32")
+    model = GPNClassifier(GPNConfig(anchor="joint", train=train), random_state=0)
+    assert model.fit(X[:30], WORDS[:30], POOL).predict_proba(X).shape == (120, 2)

@@ -3,8 +3,10 @@
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,15 +56,21 @@ def fit(
     """Learn to predict a column, and to know the rows it cannot be predicted for."""
     with errors(as_json=as_json):
         from gpn import frames
+        from gpn.estimators import MadeUpPoolWarning
         from gpn.table_model import fit_table, is_class, target_of
 
         os.unlink(frames.temporary(out))  # better to know before the fit than after it
-        table, pool = frames.read(labeled), None if unlabeled is None else frames.read(unlabeled)
+        table = frames.read(labeled)
         classes = is_class(target_of(table, target)) if kind == "auto" else _is_class(kind)
         what = "classes" if classes else "numbers"
         _tell(f"{len(table)} labeled rows; {target!r} holds {what}", as_json=as_json)
         options = {"device": device, "random_state": seed, "verbose": sys.stderr.isatty()}
-        model = fit_table(table, target, pool, classes=classes, method=method, **options)
+        pool = None if unlabeled is None else frames.read(unlabeled, _texts(table))
+        if pool is None:
+            _tell("unlabeled rows are made up; --unlabeled is better", as_json=as_json)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MadeUpPoolWarning)
+            model = fit_table(table, target, pool, classes=classes, method=method, **options)
         for note in model.columns.notes:
             _tell(note, as_json=as_json)
         model.save(out)
@@ -86,7 +94,7 @@ def predict(
         def scored(piece: "DataFrame") -> "DataFrame":
             return known.predict(piece, level, fpr)
 
-        rows = _piecewise(table, out, scored, keep=True)
+        rows = _piecewise(table, out, scored, known, keep=True)
         _result({"rows": rows, "out": str(out)}, as_json)
 
 
@@ -103,7 +111,8 @@ def sample(
     """Functions of the posterior at every row."""
     with errors(as_json=as_json):
         known = _model(model, device)
-        rows = _piecewise(table, out, lambda piece: known.sample(piece, n, seed), keep=False)
+        drawn = partial(known.sample, n=n, seed=seed)
+        rows = _piecewise(table, out, drawn, known, keep=False)
         _result({"rows": rows, "functions": n, "out": str(out)}, as_json)
 
 
@@ -119,7 +128,8 @@ def suggest(
     with errors(as_json=as_json):
         from gpn import frames
 
-        rows = _model(model, device).suggest(frames.read(table), n).tolist()
+        known = _model(model, device)
+        rows = known.suggest(frames.read(table, known.columns.categories), n).tolist()
         _result({"rows": rows}, as_json)
 
 
@@ -135,8 +145,10 @@ def evaluate(
     with errors(as_json=as_json):
         from gpn import frames
 
-        others = None if strangers is None else frames.read(strangers)
-        _result(_model(model, device).evaluate(frames.read(table), others), as_json)
+        known = _model(model, device)
+        texts = known.texts
+        others = None if strangers is None else frames.read(strangers, texts)
+        _result(known.evaluate(frames.read(table, texts), others), as_json)
 
 
 @app.command(epilog="Example: gpn methods --json")
@@ -179,7 +191,12 @@ def _model(path: Path, device: str) -> "TableModel":
 
 
 def _piecewise(
-    table: Path, out: Path, change: Callable[["DataFrame"], "DataFrame"], *, keep: bool
+    table: Path,
+    out: Path,
+    change: Callable[["DataFrame"], "DataFrame"],
+    model: "TableModel",
+    *,
+    keep: bool,
 ) -> int:
     """Read, change and write piece by piece; the rows so far are shown."""
     import pandas as pd
@@ -189,12 +206,29 @@ def _piecewise(
     count, look = 0, (SpinnerColumn(), TextColumn("{task.completed:,.0f} rows"))
     with Progress(*look, console=say, transient=True) as bar, frames.writer(out) as add:
         row = bar.add_task("rows", total=None)
-        for piece in frames.pieces_of(table):
+        for piece in frames.pieces_of(table, model.columns.categories):
             own = piece.reset_index(drop=True)
-            add(pd.concat([own, change(own)], axis=1) if keep else change(own))
+            new = change(own)
+            if keep:
+                _refuse_twins(own, new)
+            add(pd.concat([own, new], axis=1) if keep else new)
             count += len(piece)
             bar.update(row, completed=count)
     return count
+
+
+def _refuse_twins(table: "DataFrame", new: "DataFrame") -> None:
+    both = [name for name in table.columns if name in new.columns]
+    if both:
+        raise ValueError(
+            f"the table must not have a column that is to be written, got {both[0]!r}; rename it."
+        )
+
+
+def _texts(table: "DataFrame") -> list[str]:
+    from gpn.columns import is_numeric
+
+    return [name for name in table.columns if not is_numeric(table[name])]
 
 
 def _tell(text: str, *, as_json: bool) -> None:

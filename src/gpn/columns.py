@@ -33,15 +33,18 @@ class Columns:
     @classmethod
     def of(cls, table: "DataFrame", target: str) -> "Columns":
         """What there is to learn from a table's columns but for the target."""
-        names = [name for name in table.columns if name != target]
+        table = _named(table)
+        index = [name for name in table.columns if name.startswith("Unnamed: ")]
+        names = [name for name in table.columns if name not in (target, *index)]
         if not names:
             raise TableError(f"a table must have columns beside {target!r}, got none.")
-        numeric = [name for name in names if _is_numeric(table[name])]
+        numeric = [name for name in names if is_numeric(table[name])]
         medians = {name: _median(table[name]) for name in numeric}
         others = [name for name in names if name not in medians]
         categories = {name: _categories(table[name]) for name in others}
         gaps = {name: int(table[name].isna().sum()) for name in names}
-        return cls(medians, categories, _notes(medians, categories, gaps))
+        left_out = [f"{name!r} looks like a saved index and is left out" for name in index]
+        return cls(medians, categories, [*_notes(medians, categories, gaps), *left_out])
 
     @property
     def names(self) -> list[str]:
@@ -49,6 +52,7 @@ class Columns:
 
     def encode(self, table: "DataFrame") -> NDArray[np.float64]:
         """The table's columns as numbers, in the order of the fit; other columns are ignored."""
+        table = _named(table)
         missing = [name for name in self.names if name not in table.columns]
         if missing:
             raise TableError(
@@ -80,13 +84,22 @@ class Columns:
         return {"medians": self.medians, "categories": self.categories}
 
 
+def _named(table: "DataFrame") -> "DataFrame":
+    """The table with texts for names, each once."""
+    named = table.rename(columns=str)
+    twice = named.columns[named.columns.duplicated()]
+    if len(twice):
+        raise TableError(f"every column must have a name of its own, got {twice[0]!r} twice.")
+    return named
+
+
 def _frame(columns: dict[str, Any]) -> "DataFrame":
     import pandas as pd
 
     return pd.DataFrame(columns)
 
 
-def _is_numeric(column: "Series[Any]") -> bool:
+def is_numeric(column: "Series[Any]") -> bool:
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     return bool(is_numeric_dtype(column) and not is_bool_dtype(column))

@@ -1,13 +1,13 @@
 """Tables in files: CSV and Parquet, whole or in pieces, and written completely or not at all."""
 
 import os
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpn.columns import TableError
+from gpn.columns import TableError, is_numeric
+from gpn.saving import beside
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -16,16 +16,24 @@ ROWS_AT_ONCE = 20_000
 CSV, PARQUET = (".csv", ".csv.gz", ".gz"), (".parquet", ".pq")
 
 
-def read(path: Path) -> "DataFrame":
-    """The whole table; it must have rows."""
+def read(path: Path, texts: Iterable[str] | None = None) -> "DataFrame":
+    """The whole table; it must have rows. `texts` None: every column that is not of numbers."""
     import pandas as pd
 
-    pieces = list(pieces_of(path))
-    return pieces[0] if len(pieces) == 1 else pd.concat(pieces, ignore_index=True)
+    table = pd.concat(list(pieces_of(path, texts or ())), ignore_index=True)
+    if texts is not None:
+        return table
+    found = [name for name in table.columns if not is_numeric(table[name])]
+    return read(path, found) if found else table
 
 
-def pieces_of(path: Path, rows: int = ROWS_AT_ONCE) -> Iterator["DataFrame"]:
-    """The table in pieces of at most `rows`, so that memory does not grow with it."""
+def pieces_of(
+    path: Path, texts: Iterable[str] = (), rows: int = ROWS_AT_ONCE
+) -> Iterator["DataFrame"]:
+    """The table in pieces of at most `rows`, so that memory does not grow with it.
+
+    Columns of `texts` are read as they stand: "01" is not 1, whatever else a piece holds.
+    """
     import pandas as pd
 
     kind = _kind(path)
@@ -33,7 +41,7 @@ def pieces_of(path: Path, rows: int = ROWS_AT_ONCE) -> Iterator["DataFrame"]:
         raise TableError(f"a table must be a file that exists, got {path}.")
     count = 0
     try:
-        for piece in _parquet(path, rows) if kind == "parquet" else _csv(path, rows):
+        for piece in _parquet(path, rows) if kind == "parquet" else _csv(path, rows, texts):
             count += len(piece)
             yield piece
     except pd.errors.EmptyDataError:
@@ -44,10 +52,10 @@ def pieces_of(path: Path, rows: int = ROWS_AT_ONCE) -> Iterator["DataFrame"]:
         raise TableError(f"a table must have at least one row, {path} has none.")
 
 
-def _csv(path: Path, rows: int) -> Iterator["DataFrame"]:
+def _csv(path: Path, rows: int, texts: Iterable[str]) -> Iterator["DataFrame"]:
     import pandas as pd
 
-    yield from pd.read_csv(path, chunksize=rows)
+    yield from pd.read_csv(path, chunksize=rows, dtype=dict.fromkeys(texts, "str"))
 
 
 def _parquet(path: Path, rows: int) -> Iterator["DataFrame"]:
@@ -82,15 +90,15 @@ def writer(path: Path) -> Iterator[Any]:
 
 def temporary(path: Path) -> str:
     """A new file beside `path`; an error says where one cannot be made."""
+    if path.is_dir():
+        raise TableError(f"--out must be a file, got the folder {path}; name a file in it.")
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        return beside(path)
     except OSError as error:
         raise TableError(
             f"the folder of {path} must exist and be writable, got {error.strerror}; "
             "choose another --out."
         ) from error
-    os.close(handle)
-    return name
 
 
 class _CsvOut:

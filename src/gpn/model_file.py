@@ -12,15 +12,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from gpn import estimators
 from gpn.core.posterior import Posterior
+from gpn.estimators import GPNClassifier, GPNRegressor, PosteriorClassifier, PosteriorRegressor
 from gpn.saving import Saveable, as_saved, restore_posterior, write_file
 from gpn.scaling import Scale
 
 PREFIX = "estimator/"
 SCALES = ("x_scale_", "y_scale_")
+KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (GPNRegressor, GPNClassifier, PosteriorRegressor, PosteriorClassifier)
+}
 
 
 def save_model(model: Any, path: str | os.PathLike[str], **more: Any) -> None:
@@ -64,6 +70,7 @@ def _fitted(facts: dict[str, Any], posterior: Posterior, tensors: Mapping[str, T
         model.n_targets_, model._flat = facts["targets"], facts["flat"]
     for name, scale in _scales(tensors).items():
         setattr(model, name, scale)
+    check_is_fitted(model, SCALES if facts["classes"] is None else SCALES[:1])
     model.reference_scores_ = tensors[f"{PREFIX}reference_scores"].numpy()
     return model
 
@@ -116,9 +123,11 @@ def _scales(tensors: Mapping[str, Tensor]) -> dict[str, Scale]:
 def _empty(facts: Mapping[str, Any], posterior: Posterior) -> Any:
     """The estimator, not yet fitted; a GPN's configuration is the one that was resolved."""
     name = facts["class"]
-    if name not in estimators.__all__:
+    if name not in KINDS:
         raise ValueError(f"a model file must name one of gpn's estimators, got {name!r}.")
-    kind = getattr(estimators, name)
+    kind = KINDS[name]
+    if is_classifier(kind()) != posterior.signature.is_classification:
+        raise ValueError(f"a {name} must hold a posterior of its own kind, this one does not.")
     if facts["method"] is not None:
         return kind(facts["method"])
     return kind(getattr(posterior, "config", None))

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gpn.core.posterior import Posterior
 from gpn.core.task import Signature
+from gpn.core.train import as_device
 from gpn.encoding import decode_config, encode
 from gpn.methods.registry import name_of, posterior_of
 
@@ -75,7 +76,8 @@ def restore_posterior(
 ) -> Posterior:
     kind: Any = posterior_of(header["method"])
     config = decode_config(_json(path, header, "config"))
-    moved = {name: tensor.to(device) for name, tensor in tensors.items()}
+    where = as_device(device)
+    moved = {name: tensor.to(where) for name, tensor in tensors.items()}
     try:
         return kind.restore(config, _signature(_json(path, header, "signature")), moved)
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -114,9 +116,9 @@ def _signature(fields: dict[str, Any]) -> Signature:
 def write_file(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -> None:
     """A temporary file in the same folder, renamed once it is on disk."""
     content = to_bytes(tensors, metadata=header)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    name = beside(path)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(name, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -124,6 +126,16 @@ def write_file(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -
     except BaseException:
         os.unlink(name)
         raise
+
+
+def beside(path: Path) -> str:
+    """A new, empty file in the folder of `path`, with the permissions of an ordinary one."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    mask = os.umask(0)
+    os.umask(mask)
+    os.chmod(name, 0o666 & ~mask)
+    return name
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

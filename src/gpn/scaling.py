@@ -18,7 +18,13 @@ class Scale:
         """The scale of these rows; images and other arrays are left as they are."""
         if values.ndim != 2:
             return cls(np.zeros(()), np.ones(()))
-        spread = values.std(0)
+        with np.errstate(over="ignore"):
+            spread = values.std(0)
+        if not np.isfinite(spread).all():
+            raise ValueError(
+                f"values must be small enough to be squared, got {np.abs(values).max():.3g}; "
+                "rescale the column, or take its logarithm."
+            )
         nothing = spread <= 1e-12 * np.abs(values).max(0, initial=0.0)
         return cls(values.mean(0), np.where(nothing, 1.0, spread))
 

@@ -9,7 +9,7 @@ import torch
 from sklearn.base import is_classifier
 
 from gpn import metrics
-from gpn.columns import Columns, TableError
+from gpn.columns import MOST_CATEGORIES, Columns, TableError
 from gpn.estimators import (
     GPNClassifier,
     GPNRegressor,
@@ -37,12 +37,17 @@ class TableModel:
     def is_classifier(self) -> bool:
         return is_classifier(self.estimator)
 
+    @property
+    def texts(self) -> list[str]:
+        """The columns that hold words: categories, and a target of such classes."""
+        worded = self.is_classifier and self.estimator.classes_.dtype.kind in "OU"
+        return [*self.columns.categories, *([self.target] if worded else [])]
+
     def predict(self, table: "DataFrame", level: float = 0.95, fpr: float = 0.05) -> "DataFrame":
         """Mean, std and interval, or classes and their probabilities; and how unknown rows are."""
         x = self.columns.encode(table)
         known = self._classes(x) if self.is_classifier else self._numbers(x, level)
-        scores = self.estimator.ood_score(x)
-        limit = np.quantile(self.estimator.reference_scores_, 1 - fpr)
+        scores, limit = self.estimator.ood_score(x), self.estimator.threshold(fpr)
         return _frame({**known, "ood_score": scores, "is_ood": scores > limit})
 
     def _numbers(self, x: Any, level: float) -> dict[str, Any]:
@@ -75,7 +80,7 @@ class TableModel:
         x, y = self.columns.encode(table), target_of(table, self.target)
         measured = self._class_metrics(x, y) if self.is_classifier else self._errors(x, y)
         scores = self.estimator.ood_score(x)
-        limit = np.quantile(self.estimator.reference_scores_, 0.95)
+        limit = self.estimator.threshold()
         measured = {"rows": len(x), **measured, "flagged": float((scores > limit).mean())}
         if strangers is None:
             return measured
@@ -89,14 +94,15 @@ class TableModel:
             "ood_fpr95": metrics.ood_fpr95(*pair),
         }
 
-    def _errors(self, x: Any, y: "Series[Any]") -> dict[str, float]:
+    def _errors(self, x: Any, y: "Series[Any]") -> dict[str, Any]:
         truth = np.asarray(y, float)
         low, high = self.estimator.predict_interval(x)
         residual = self.estimator.predict(x) - truth
+        spread = float(((truth - truth.mean()) ** 2).sum())
         return {
             "rmse": float(np.sqrt((residual**2).mean())),
             "mae": float(np.abs(residual).mean()),
-            "r2": float(1 - (residual**2).sum() / ((truth - truth.mean()) ** 2).sum()),
+            "r2": None if spread == 0 else float(1 - (residual**2).sum() / spread),
             "coverage_95": float(((low <= truth) & (truth <= high)).mean()),
             "width_95": float((high - low).mean()),
         }
@@ -136,7 +142,9 @@ def fit_table(
     kinds: dict[bool, Any] = {False: GPNRegressor, True: GPNClassifier}
     if method != "gpn":
         kinds = {False: PosteriorRegressor, True: PosteriorClassifier}
-        options = {"method": method, **{k: v for k, v in options.items() if k != "device"}}
+        if options.pop("device", "auto") not in ("auto", "cpu"):
+            raise TableError(f"a device can be chosen for the method gpn only, got {method!r}.")
+        options = {"method": method, **options}
     estimator = kinds[is_class(y) if classes is None else classes](**options)
     pool = None if unlabeled is None else columns.encode(unlabeled)
     return TableModel(estimator.fit(columns.encode(labeled), np.asarray(y), pool), columns, target)
@@ -146,7 +154,8 @@ def target_of(table: "DataFrame", target: str) -> "Series[Any]":
     """The target's column, complete."""
     if target not in table.columns:
         near = ", ".join(map(str, list(table.columns)[:8]))
-        raise TableError(f"the target must be a column, got {target!r}; there are {near}, …")
+        hint = "; are the columns separated by commas?" if len(table.columns) == 1 else ""
+        raise TableError(f"the target must be a column, got {target!r}; there are {near}, …{hint}")
     y = table[target]
     if y.isna().any():
         raise TableError(
@@ -157,12 +166,30 @@ def target_of(table: "DataFrame", target: str) -> "Series[Any]":
 
 
 def is_class(y: "Series[Any]") -> bool:
-    """Texts, yes and no, and at most twenty different whole numbers are classes."""
+    """Texts, yes and no, and a few whole numbers that come again and again are classes."""
     from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
-    if not is_numeric_dtype(y) or is_bool_dtype(y):
-        return True
-    return bool(is_integer_dtype(y) and y.nunique() <= MOST_CLASSES)
+    if is_numeric_dtype(y) and not is_bool_dtype(y):
+        return bool(is_integer_dtype(y) and y.nunique() <= min(MOST_CLASSES, len(y) // 3))
+    _refuse_spoilt_numbers(y)
+    if y.nunique() > MOST_CATEGORIES:
+        raise TableError(
+            f"a target of text must be of at most {MOST_CATEGORIES} classes, {y.name!r} has "
+            f"{y.nunique()}."
+        )
+    return True
+
+
+def _refuse_spoilt_numbers(y: "Series[Any]") -> None:
+    """Raise where a target is of numbers but for some cells."""
+    import pandas as pd
+
+    bad = pd.to_numeric(y, errors="coerce").isna()
+    if 0 < bad.sum() < len(y) / 2:
+        raise TableError(
+            f"the target {y.name!r} must be numbers or classes, it is numbers but for "
+            f"{y[bad].iloc[0]!r} and {int(bad.sum()) - 1} other cells; correct or drop those rows."
+        )
 
 
 def _frame(columns: dict[str, Any]) -> "DataFrame":

@@ -125,7 +125,7 @@ def as_tensor(values: Any, name: str) -> Tensor:
         array = np.asarray(values)
         if array.dtype == object:
             array = array.astype(np.float64)
-        return _real(torch.from_numpy(np.array(array)), name)
+        return _real(torch.tensor(np.array(array)), name)
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"{name} must be a table of numbers with equal rows, got {type(values).__name__} "

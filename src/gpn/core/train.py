@@ -26,8 +26,8 @@ class TrainConfig(Config):
     `label_batch` and `pool_batch` rows go through one forward pass per step. `device` "auto" takes
     a GPU if there is one; `dtype` "auto" is the labels' own if float64, else float32. Under the
     "one-cycle" schedule the rate rises and falls, and momentum goes the other way. `precision`
-    "tf32" rounds the factors of float32 products on a GPU, "bf16" computes the network in
-    bfloat16 and its loss in float32.
+    "tf32" rounds the factors of float32 products on a GPU, "bf16" computes products in
+    bfloat16, sums and exponentials in float32 (torch's autocast); weights stay in float32.
     """
 
     steps: int = 2000
@@ -53,7 +53,7 @@ class TrainConfig(Config):
 
     def pick_device(self) -> torch.device:
         if self.device != "auto":
-            return _present(_device(self.device))
+            return as_device(self.device)
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def pick_dtype(self, x_obs: Tensor) -> torch.dtype:
@@ -203,6 +203,11 @@ def _optimiser(
         total_steps=config.steps + 1,
         pct_start=_rise(config.steps),
     )
+
+
+def as_device(name: str | torch.device) -> torch.device:
+    """The device of that name, if this machine has it."""
+    return _present(_device(str(name)))
 
 
 def _device(name: str) -> torch.device:

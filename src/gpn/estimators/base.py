@@ -22,6 +22,7 @@ FEW_LABELS = 1000
 FEWEST_TO_HOLD_OUT = 50
 MOST_HELD_OUT = 1000
 MOST_REPEATS = 10
+MOST_CANDIDATES = 5000
 DRAWS = 200
 
 
@@ -60,7 +61,7 @@ class Estimator(BaseEstimator):
         state = check_random_state(self.random_state)
         pool = None if X_unlabeled is None else self._validated(X_unlabeled)
         self.x_scale_ = Scale.of(X if pool is None else np.concatenate([X, pool]))
-        kept, held_out = _split(len(X), y if n_classes else None, state)
+        kept, held_out = _split(_groups(X, y), y if n_classes else None, state)
         dtype = torch.float64 if len(X) <= FEW_LABELS else torch.float32
         x, seed = self._rows(X).to(dtype), int(state.randint(2**31 - 1))
         unlabeled = _made_up(x, seed) if pool is None else self._rows(pool).to(dtype)
@@ -74,7 +75,8 @@ class Estimator(BaseEstimator):
         return validate_data(self, X, reset=False, dtype=np.float64, allow_nd=True)
 
     def _rows(self, X: Array) -> torch.Tensor:
-        return torch.from_numpy(self.x_scale_.apply(np.asarray(X, np.float64)))
+        """In torch's own memory: how numpy's is aligned would show in the last digit."""
+        return torch.tensor(self.x_scale_.apply(np.asarray(X, np.float64)))
 
     def _inputs(self, X: Any) -> torch.Tensor:
         """New rows, checked and scaled as in the fit."""
@@ -87,9 +89,13 @@ class Estimator(BaseEstimator):
 
     def is_ood(self, X: Any, fpr: float = 0.05) -> NDArray[np.bool_]:
         """Rows more unknown than all but a share `fpr` of labeled rows that were held out."""
+        return self.ood_score(X) > self.threshold(fpr)
+
+    def threshold(self, fpr: float = 0.05) -> float:
+        """The score that a share `fpr` of held-out labeled rows exceeds."""
         if not 0 < fpr < 1:
             raise ValueError(f"fpr must lie strictly between 0 and 1, got {fpr}; try 0.05.")
-        return self.ood_score(X) > np.quantile(self.reference_scores_, 1 - fpr)
+        return float(np.quantile(self.reference_scores_, 1 - fpr))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """The whole model as one file, for `gpn.load`."""
@@ -102,24 +108,43 @@ class Estimator(BaseEstimator):
         return self.posterior_.sample(x, n, rng=seed).cpu().double()
 
 
+def most_unknown(scores: torch.Tensor, n: int) -> torch.Tensor:
+    """The rows that a joint choice of `n` is made from: all, or the thousands that score most."""
+    most = min(len(scores), max(MOST_CANDIDATES, n))
+    return scores.topk(most).indices.sort().values
+
+
 def to_numpy(values: torch.Tensor) -> Array:
     return values.detach().cpu().numpy()
 
 
-def _split(n: int, classes: Array | None, state: np.random.RandomState) -> tuple[Array, Array]:
+def _split(
+    groups: Array, classes: Array | None, state: np.random.RandomState
+) -> tuple[Array, Array]:
     """Rows to learn from, and rows to set the threshold on; of every class one is learnt at least.
 
-    With fewer than fifty labels none can be spared, and both are all of them.
+    Copies of a row stay together. With fewer than fifty different labels none can be spared, and
+    both are all of them.
     """
+    n = int(groups.max()) + 1
     order = state.permutation(n)
+    everything = np.arange(len(groups))
     if n < FEWEST_TO_HOLD_OUT:
-        return order, order
+        return everything, everything
     count = min(n // 10, MOST_HELD_OUT)
     if classes is not None:  # the first of each class goes to the end, out of reach
-        first = np.unique(classes[order], return_index=True)[1]
+        own = classes[np.unique(groups, return_index=True)[1]]
+        first = np.unique(own[order], return_index=True)[1]
         order = np.concatenate([np.delete(order, first), order[first]])
         count = min(count, n - len(first))
-    return order[count:], order[:count]
+    held_out = np.isin(groups, order[:count])
+    return everything[~held_out], everything[held_out]
+
+
+def _groups(X: Array, y: Array) -> Array:
+    """The number of each row's kind, of rows in order: equal neighbours are of one kind."""
+    both = np.concatenate([X.reshape(len(X), -1), y.reshape(len(y), -1)], axis=1)
+    return np.concatenate([[0], np.cumsum((both[1:] != both[:-1]).any(1))])
 
 
 def _repeats(weights: Any, X: Array, state: np.random.RandomState) -> Array:

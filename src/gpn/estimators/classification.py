@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from gpn import acquisition, metrics
 from gpn.core.types import as_generator
-from gpn.estimators.base import DRAWS, Array, Estimator, to_numpy
+from gpn.estimators.base import DRAWS, Array, Estimator, most_unknown, to_numpy
 
 ROWS_AT_ONCE = 10_000
 
@@ -63,8 +63,10 @@ class Classifier(ClassifierMixin, Estimator):
 
     def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
         """The numbers of the `n` rows whose classes tell most about the function, together."""
-        draws = self._draws(self._inputs(X_pool), DRAWS, 0)
-        return to_numpy(acquisition.batch_bald(draws, n, as_generator(0)))
+        x = self._inputs(X_pool)
+        some = most_unknown(self.posterior_.mutual_information(x).cpu(), n)
+        picked = acquisition.batch_bald(self._draws(x[some], DRAWS, 0), n, as_generator(0))
+        return to_numpy(some[picked])
 
     def _scores(self, x: torch.Tensor) -> Array:
         parts = [self._draws(part, DRAWS, 1) for part in x.split(ROWS_AT_ONCE)]

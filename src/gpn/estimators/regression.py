@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from gpn import acquisition
-from gpn.estimators.base import DRAWS, Array, Estimator, to_numpy
+from gpn.estimators.base import DRAWS, Array, Estimator, most_unknown, to_numpy
 from gpn.scaling import Scale
 
 
@@ -79,9 +79,11 @@ class Regressor(RegressorMixin, Estimator):
 
     def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
         """The numbers of the `n` rows whose labels would leave the least variance in the pool."""
-        draws = self._draws(self._inputs(X_pool), DRAWS, 0)
+        x = self._inputs(X_pool)
+        some = most_unknown(torch.from_numpy(self._scores(x)), n)
         noise = self.posterior_.noise_std or 0.0
-        return to_numpy(acquisition.reduce_variance(draws, n, noise**2))
+        picked = acquisition.reduce_variance(self._draws(x[some], DRAWS, 0), n, noise**2)
+        return to_numpy(some[picked])
 
     def _scores(self, x: torch.Tensor) -> Array:
         return to_numpy(self.posterior_.variance(x).double().sum(1).sqrt())
