@@ -8,13 +8,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from gpn import GPNConfig, MLPTrunk, TrainConfig
 from gpn.estimators import GPNClassifier, GPNRegressor
 
-pytestmark = pytest.mark.filterwarnings("ignore:a fit should see unlabeled rows")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:a fit should see unlabeled rows"),
+    pytest.mark.filterwarnings("ignore:the 16 code axes should hold most"),
+]
 
 SHORT = GPNConfig(
     beta=0.01,
+    n_axes=16,
+    n_anchors=16,
     anchor="independent",
     trunk=MLPTrunk(widths=(32, 32)),
-    train=TrainConfig(steps=150, pool_batch=32, learning_rate=1e-2),
+    train=TrainConfig(steps=100, pool_batch=32, learning_rate=1e-2),
 )
 
 
