@@ -19,6 +19,7 @@ import gpn
 from gpn import GPNClassifier, GPNConfig, GPNRegressor, MLPTrunk, TrainConfig
 from gpn.estimators import MadeUpPoolWarning, PosteriorClassifier, PosteriorRegressor
 from gpn.estimators.base import _repeats, _split
+from gpn.scaling import Scale
 
 SHORT = GPNConfig(
     beta=0.03,
@@ -286,6 +287,8 @@ def test_suggestions_from_a_large_pool_look_at_the_most_unknown(
 def test_values_that_cannot_be_squared_are_refused() -> None:
     with pytest.raises(ValueError, match="small enough to be squared"):
         GPNRegressor(SHORT).fit(X * 1e200, Y, POOL)
+    with pytest.raises(ValueError, match=r"got 1e\+308"):
+        Scale.of(np.array([[1e308], [-1e308]]))
 
 
 def test_joint_anchors_of_classes_in_bf16() -> None:
