@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments import results
+from experiments.paper.pool_share import SHARES
 from experiments.paper.settings import PLANS
 from experiments.paper.table import LABELS
 from gpn.plots import INK, method_color
@@ -26,7 +27,6 @@ CLASSES = {
     "mnist": [str(digit) for digit in range(10)],
     "cifar10": ["plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"],
 }
-SHARES = ("50%", "10%", "1%", "0%", "none")
 
 
 def figure(name: str) -> Path:
@@ -142,7 +142,7 @@ def shares() -> "Figure":
             unseen = [name for name in report["rows"][0]["metrics"] if _is_unseen(name)]
             for name in unseen:
                 _share_line(axes, report["rows"], method, name, ":")
-        axes.set_xticks(range(len(SHARES)), ["50 %", "10 %", "1 %", "0 %", "no pool"])
+        axes.set_xticks(range(len(SHARES)), [_share_name(share) for share in SHARES])
         axes.set(xlabel="strangers in the pool", ylabel="OOD AUC", title=TITLES[task])
     every[0].plot([], [], ":", color=INK, label="a set that no pool held")
     _legend(picture, every)
@@ -162,6 +162,10 @@ def _share_line(
     axes.errorbar(
         range(len(SHARES)), means, stds, color=color, linestyle=style, label=label, capsize=2
     )
+
+
+def _share_name(share: str) -> str:
+    return "no pool" if SHARES[share] is None else share.replace("%", " %")
 
 
 def _is_unseen(name: str) -> bool:
