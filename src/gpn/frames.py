@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpn.columns import TableError, is_numeric
+from gpn.columns import TableError, texts_of
 from gpn.saving import beside
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def read(path: Path, texts: Iterable[str] | None = None) -> "DataFrame":
     table = pd.concat(list(pieces_of(path, texts or ())), ignore_index=True)
     if texts is not None:
         return table
-    found = [name for name in table.columns if not is_numeric(table[name])]
+    found = texts_of(table)
     return read(path, found) if found else table
 
 
