@@ -209,6 +209,18 @@ BAD_FITS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
 ]
 
 
+def check_refusal(run: Command, arguments: tuple[str, ...], message: str) -> None:
+    """Status 1 and one line that says why, as text or as JSON; no file appears or goes."""
+    before = sorted(os.listdir())
+    result = run(*arguments)
+    assert result.exit_code == 1, result.output
+    assert result.stderr.count("error: ") == 1
+    assert message in result.stderr
+    as_json = run(*arguments, "--json")
+    assert message in json.loads(as_json.stderr)["error"]
+    assert sorted(os.listdir()) == before
+
+
 @pytest.mark.parametrize(("spoilt", "arguments", "message"), BAD_FITS)
 def test_bad_fits_are_refused_and_leave_nothing(
     spoilt: Callable[[], Any],
@@ -218,12 +230,7 @@ def test_bad_fits_are_refused_and_leave_nothing(
     tables: Path,
 ) -> None:
     spoilt()
-    before = sorted(os.listdir())
-    result = run(*arguments)
-    assert result.exit_code == 1, result.output
-    assert result.stderr.count("error: ") == 1
-    assert message in result.stderr
-    assert sorted(os.listdir()) == before
+    check_refusal(run, arguments, message)
 
 
 BAD_QUESTIONS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
@@ -255,13 +262,7 @@ def test_bad_questions_are_refused_and_leave_nothing(
 ) -> None:
     run(*FIT)
     spoilt()
-    before = sorted(os.listdir())
-    result = run(*arguments)
-    assert result.exit_code == 1, result.output
-    assert message in result.stderr
-    assert sorted(os.listdir()) == before
-    as_json = run(*arguments, "--json")
-    assert message in json.loads(as_json.stderr)["error"]
+    check_refusal(run, arguments, message)
 
 
 def test_a_wrong_option_is_status_2(run: Command) -> None:

@@ -190,6 +190,23 @@ def test_any_method_by_name(method: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(gpn.load(tmp_path / "m.gpn").predict(X), words.predict(X))
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [None, {}, {"trunk": MLPTrunk(widths=(8, 8)), "train": TrainConfig(steps=3), "noise_std": 0.1}],
+)
+def test_a_file_keeps_the_settings_of_a_named_method(
+    settings: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    """A clone of what was loaded fits as the first one did, numbers, tuples and configs alike."""
+    method = "gp" if not settings else "sngp"
+    model = PosteriorRegressor(method, settings=settings, random_state=0).fit(X[:30], Y[:30], POOL)
+    model.save(tmp_path / "m.gpn")
+    again = gpn.load(tmp_path / "m.gpn")
+    assert (again.method, again.settings) == (method, settings)
+    refitted = clone(again).set_params(random_state=0).fit(X[:30], Y[:30], POOL)
+    np.testing.assert_allclose(refitted.predict(X), model.predict(X))
+
+
 @pytest.mark.parametrize("which", ["regressor", "classifier"])
 def test_a_round_trip_keeps_every_draw(
     which: str, tmp_path: Path, request: pytest.FixtureRequest
