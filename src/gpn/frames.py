@@ -122,7 +122,7 @@ class _CsvOut:
 
 class _ParquetOut:
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name, self.rows = name, 0
         self.file: Any = None
 
     def add(self, piece: "DataFrame") -> None:
@@ -132,7 +132,20 @@ class _ParquetOut:
         table = pa.Table.from_pandas(piece, preserve_index=False)
         if self.file is None:
             self.file = pq.ParquetWriter(self.name, table.schema)
-        self.file.write_table(table.cast(self.file.schema))
+        columns = [self._cast(table[field.name], field) for field in self.file.schema]
+        self.file.write_table(pa.Table.from_arrays(columns, schema=self.file.schema))
+        self.rows += len(piece)
+
+    def _cast(self, column: Any, field: Any) -> Any:
+        """The column in the type that it had in the first piece."""
+        try:
+            return column.cast(field.type)
+        except _arrow_error() as error:
+            raise TableError(
+                f"a column must keep its type in a Parquet file, {field.name!r} was {field.type} "
+                f"and is {column.type} from row {self.rows} on ({error}); correct the column, or "
+                "write a .csv."
+            ) from error
 
     def close(self) -> None:
         if self.file is not None:
