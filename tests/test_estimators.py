@@ -74,6 +74,16 @@ def test_samples_come_last_and_by_random_state(regressor: GPNRegressor) -> None:
     np.testing.assert_allclose(draws.mean(1), mean, atol=5 * std.max() / 500**0.5)
 
 
+@pytest.mark.parametrize("which", ["regressor", "classifier"])
+def test_functions_are_the_samples_at_any_rows(which: str, request: pytest.FixtureRequest) -> None:
+    model = request.getfixturevalue(which)
+    functions = model.functions(3, random_state=1)
+    whole = functions(X)
+    np.testing.assert_allclose(np.concatenate([functions(X[:50]), functions(X[50:])]), whole)
+    sample = model.sample_y if which == "regressor" else model.sample_proba
+    np.testing.assert_allclose(sample(X, 3, random_state=1), whole)
+
+
 def test_what_is_unlike_the_labels_is_flagged(
     regressor: GPNRegressor, classifier: GPNClassifier
 ) -> None:

@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,8 +111,7 @@ def sample(
     """Functions of the posterior at every row."""
     with errors(as_json=as_json):
         known = _model(model, device)
-        drawn = partial(known.sample, n=n, seed=seed)
-        rows = _piecewise(table, out, drawn, known, keep=False)
+        rows = _piecewise(table, out, known.functions(n, seed), known, keep=False)
         _result({"rows": rows, "functions": n, "out": str(out)}, as_json)
 
 

@@ -1,6 +1,7 @@
 """A model of a table: an estimator, the columns that it reads, and the one that it predicts."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,15 +62,19 @@ class TableModel:
         columns = {f"p_{name}": p[:, i] for i, name in enumerate(classes)}
         return {"class": classes[p.argmax(1)], **columns, "entropy": entr(p).sum(1)}
 
-    def sample(self, table: "DataFrame", n: int, seed: int) -> "DataFrame":
-        """One column per function: values, or the class that it finds most probable."""
-        x = self.columns.encode(table)
-        if self.is_classifier:
-            draws = self.estimator.sample_proba(x, n, seed).argmax(1)
-            values = self.estimator.classes_[draws]
-        else:
-            values = self.estimator.sample_y(x, n, seed)
-        return frame({f"draw_{i}": values[:, i] for i in range(n)})
+    def functions(self, n: int, seed: int) -> Callable[["DataFrame"], "DataFrame"]:
+        """`n` functions, the same for every table or piece of one that the result is called on.
+
+        One column each: values, or the class that the function finds most probable.
+        """
+        functions = self.estimator.functions(n, seed)
+
+        def values(table: "DataFrame") -> "DataFrame":
+            drawn = functions(self.columns.encode(table))
+            own = self.estimator.classes_[drawn.argmax(1)] if self.is_classifier else drawn
+            return frame({f"draw_{i}": own[:, i] for i in range(n)})
+
+        return values
 
     def suggest(self, table: "DataFrame", n: int) -> Any:
         """The numbers of the rows to label next."""
