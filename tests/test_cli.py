@@ -153,6 +153,39 @@ def test_a_large_table_goes_through_in_pieces(
     assert seen == [30, 30, 30, 10] * 3
 
 
+@pytest.mark.filterwarnings("ignore:a fit should see unlabeled rows")
+@pytest.mark.parametrize("method", ["gp", "gpn"])
+def test_a_function_is_one_function_however_many_pieces(
+    method: str, run: Command, tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole and in pieces of 30, a row has the same values under every function."""
+    pd.read_csv("test.csv").head(40).to_csv("few.csv", index=False)
+    assert run(*FIT, "--method", method).exit_code == 0
+    drawn = []
+    for rows_at_once in (1000, 30):
+        monkeypatch.setattr("gpn.frames.pieces_of.__defaults__", ((), rows_at_once))
+        assert run("sample", "m.gpn", "few.csv", "-n", 3, "--out", "draws.csv").exit_code == 0
+        drawn.append(pd.read_csv("draws.csv"))
+    pd.testing.assert_frame_equal(*drawn, rtol=1e-5)
+    assert drawn[0].std().min() > 1, "and it is no constant"
+
+
+def test_a_column_that_changes_type_is_named(
+    run: Command, tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parquet has one type per column, and a piece that does not fit comes late; CSV takes both."""
+    run(*FIT)
+    monkeypatch.setattr("gpn.frames.pieces_of.__defaults__", ((), 30))
+    table = pd.read_csv("test.csv")
+    table["batch"] = [str(i) if i < 60 else "none" for i in range(100)]
+    table.to_csv("test.csv", index=False)
+    check_refusal(run, (*PREDICT[:-1], "o.parquet"), "'batch' was int64 and is")
+    said = run(*PREDICT[:-1], "o.parquet").stderr
+    assert "from row 60 on (Failed to parse string: 'none'" in said
+    assert run(*PREDICT).exit_code == 0
+    assert len(pd.read_csv("o.csv")) == 100
+
+
 def test_methods_demo_and_help(run: Command) -> None:
     assert "ensemble-or" in done(run("methods", "--json"))["methods"]
     for command in ("demo", "fit", "predict", "sample", "suggest", "evaluate", "methods"):
@@ -209,6 +242,18 @@ BAD_FITS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
 ]
 
 
+def check_refusal(run: Command, arguments: tuple[str, ...], message: str) -> None:
+    """Status 1 and one line that says why, as text or as JSON; no file appears or goes."""
+    before = sorted(os.listdir())
+    result = run(*arguments)
+    assert result.exit_code == 1, result.output
+    assert result.stderr.count("error: ") == 1
+    assert message in result.stderr
+    as_json = run(*arguments, "--json")
+    assert message in json.loads(as_json.stderr)["error"]
+    assert sorted(os.listdir()) == before
+
+
 @pytest.mark.parametrize(("spoilt", "arguments", "message"), BAD_FITS)
 def test_bad_fits_are_refused_and_leave_nothing(
     spoilt: Callable[[], Any],
@@ -218,12 +263,7 @@ def test_bad_fits_are_refused_and_leave_nothing(
     tables: Path,
 ) -> None:
     spoilt()
-    before = sorted(os.listdir())
-    result = run(*arguments)
-    assert result.exit_code == 1, result.output
-    assert result.stderr.count("error: ") == 1
-    assert message in result.stderr
-    assert sorted(os.listdir()) == before
+    check_refusal(run, arguments, message)
 
 
 BAD_QUESTIONS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
@@ -255,13 +295,7 @@ def test_bad_questions_are_refused_and_leave_nothing(
 ) -> None:
     run(*FIT)
     spoilt()
-    before = sorted(os.listdir())
-    result = run(*arguments)
-    assert result.exit_code == 1, result.output
-    assert message in result.stderr
-    assert sorted(os.listdir()) == before
-    as_json = run(*arguments, "--json")
-    assert message in json.loads(as_json.stderr)["error"]
+    check_refusal(run, arguments, message)
 
 
 def test_a_wrong_option_is_status_2(run: Command) -> None:

@@ -10,6 +10,7 @@ from gpn.metrics import (
     calibration_error,
     class_nll,
     covariance_error,
+    coverage_curve,
     draws_w2,
     gaussian_nll,
     interval_calibration_error,
@@ -20,7 +21,10 @@ from gpn.metrics import (
     ood_auc,
     ood_aupr,
     ood_fpr95,
+    ood_roc,
     probability_variance,
+    reliability,
+    risk_coverage,
     total_variation,
 )
 
@@ -188,6 +192,13 @@ def test_auc_is_the_share_of_pairs_in_the_right_order() -> None:
     assert ood_auc(inside, outside) == pytest.approx(float(pairs))
 
 
+def test_a_roc_runs_through_every_threshold() -> None:
+    """Scores 1, 2, 3 against 2, 4: alarms at 4, 3, 2 and 1."""
+    false, found = ood_roc(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 4.0]))
+    assert false.tolist() == pytest.approx([0, 0, 1 / 3, 2 / 3, 1])
+    assert found.tolist() == pytest.approx([0, 0.5, 0.5, 1, 1])
+
+
 def test_fpr95_by_hand() -> None:
     """Nineteen of twenty strangers score 1 or more; three of ten others do."""
     outside = torch.cat([torch.zeros(1), torch.ones(19)])
@@ -219,3 +230,23 @@ def test_intervals_that_keep_their_word_have_no_calibration_error() -> None:
     assert float(interval_calibration_error(draws, targets)) < 0.002
     sure = torch.zeros_like(draws)
     assert float(interval_calibration_error(sure, targets)) == pytest.approx(0.5, abs=0.01)
+    levels, coverage = coverage_curve(sure, targets)
+    torch.testing.assert_close(levels, torch.arange(1, 20).double() / 20)
+    assert coverage.tolist() == pytest.approx([1 / 1001] * 19)
+
+
+def test_reliability_is_bin_by_bin() -> None:
+    p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.0, 1.0]])
+    confidence, accuracy, share = reliability(p, torch.tensor([0, 1, 0, 1]), bins=10)
+    torch.testing.assert_close(confidence, torch.tensor([0.6, 2.8 / 3]))
+    torch.testing.assert_close(accuracy, torch.tensor([0.0, 2 / 3]))
+    torch.testing.assert_close(share, torch.tensor([0.25, 0.75]))
+
+
+def test_risk_of_rows_that_cannot_be_told_apart_is_their_mean() -> None:
+    """Kept first is error 0; then 2 and 4 of one score, in either order 3 each; then 6."""
+    errors, scores = torch.tensor([2.0, 0.0, 6.0, 4.0]), torch.tensor([1.0, 0.0, 5.0, 1.0])
+    share, risk = risk_coverage(errors, scores)
+    assert share.tolist() == [0.25, 0.5, 0.75, 1.0]
+    assert risk.tolist() == [0.0, 1.5, 2.0, 3.0]
+    torch.testing.assert_close(risk_coverage(errors.flip(0), scores.flip(0))[1], risk)

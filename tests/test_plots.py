@@ -1,9 +1,13 @@
 """Each plot draws on the Axes that it is given, and draws what it is given."""
 
+import sys
 from collections.abc import Callable
+from statistics import NormalDist
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -12,13 +16,20 @@ from matplotlib.colors import is_color_like, to_rgb  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
 import gpn  # noqa: E402
-from gpn import plots  # noqa: E402
+from gpn import metrics, plots  # noqa: E402
 
 X = torch.linspace(-1, 1, 9)[:, None]
 MEAN, STD = X[:, 0].sin(), 0.1 + X[:, 0].square()
 DRAWS = torch.randn(4, 9, 2, generator=torch.Generator().manual_seed(0))
 CODES = torch.tensor([[1.0, 0.0], [0.99, 0.01], [-2.0, 0.0], [0.0, 0.1]])
 TASK = gpn.Task(X[::3], X[::3].cos())
+LOW, HIGH = torch.linspace(0, 1, 50), torch.linspace(2, 3, 30)
+LAW = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.4, 0.6]])
+CLASSES = torch.tensor([0, 1, 1, 1])
+
+
+def gaussian(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.fixture
@@ -33,6 +44,14 @@ EVERY: dict[str, Callable[[Axes], Axes]] = {
     "functions": lambda axes: plots.functions(axes, X, DRAWS),
     "observations": lambda axes: plots.observations(axes, TASK),
     "code_plane": lambda axes: plots.code_plane(axes, CODES),
+    "code_functions": lambda axes: plots.code_functions(axes, X, DRAWS, CODES),
+    "roc": lambda axes: plots.roc(axes, LOW, HIGH, label="ours"),
+    "roc_curve": lambda axes: plots.roc_curve(axes, LOW, LOW),
+    "ood_histogram": lambda axes: plots.ood_histogram(axes, {"labeled": LOW, "pool": HIGH}),
+    "calibration": lambda axes: plots.calibration(axes, DRAWS, DRAWS[0]),
+    "reliability": lambda axes: plots.reliability(axes, LAW, CLASSES),
+    "risk_coverage": lambda axes: plots.risk_coverage(axes, LOW, LOW),
+    "class_boxes": lambda axes: plots.class_boxes(axes, LAW, ["no", "yes"]),
 }
 
 
@@ -43,6 +62,30 @@ def test_it_draws_on_the_given_axes_and_returns_them(
     assert not axes.has_data()
     assert draw(axes) is axes
     assert axes.has_data()
+
+
+@pytest.mark.parametrize("draw", EVERY.values(), ids=EVERY.keys())
+def test_it_leaves_pyplot_and_its_settings_alone(
+    axes: Axes, draw: Callable[[Axes], Axes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it is an error now
+    before = dict(matplotlib.rcParams)
+    draw(axes).figure.canvas.draw()
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("draw", EVERY.values(), ids=EVERY.keys())
+def test_two_methods_share_axes_and_their_reference(
+    axes: Axes, draw: Callable[[Axes], Axes]
+) -> None:
+    draw(draw(axes))
+    marked = [part.get_gid() for part in axes.get_children() if part.get_gid()]
+    assert len(marked) == len(set(marked))
+
+
+def test_every_plot_is_checked_here() -> None:
+    drawn = {name for name in plots.__all__ if name.islower()}
+    assert drawn - {"method_color", "code_colors"} == set(EVERY)
 
 
 def test_a_band_is_a_mean_and_196_standard_deviations(axes: Axes) -> None:
@@ -90,3 +133,121 @@ def test_every_colour_is_one_and_methods_differ() -> None:
     colors = [plots.method_color(name) for name in names]
     assert all(is_color_like(color) for color in colors)
     assert len(set(colors)) == len(names), "two methods in one colour cannot be told apart"
+
+
+def test_functions_have_the_colours_of_their_codes(axes: Axes) -> None:
+    plots.code_functions(axes, X, DRAWS, CODES)
+    assert [line.get_color() for line in axes.lines] == plots.code_colors(CODES)
+
+
+def curve(axes: Axes, label: str) -> tuple[np.ndarray, np.ndarray]:
+    """What was drawn under a label that begins so."""
+    (line,) = [line for line in axes.lines if str(line.get_label()).startswith(label)]
+    return np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+
+
+def test_separated_scores_have_a_square_roc(axes: Axes) -> None:
+    """(0, 0) → (0, 1) → (1, 1), and its area in the label; alike scores lie on the diagonal."""
+    plots.roc(axes, LOW, HIGH, label="ours")
+    false, found = curve(axes, "ours, AUC 1.000")
+    assert (false * (1 - found) == 0).all()
+    assert (false[0], found[0], false[-1], found[-1]) == (0, 0, 1, 1)
+    plots.roc(axes, LOW, LOW)
+    np.testing.assert_allclose(*curve(axes, "AUC 0.500"), atol=1e-12)
+
+
+def test_the_area_under_a_roc_is_the_auc(axes: Axes) -> None:
+    inside, outside = gaussian(300), gaussian(200, seed=1) + 0.7
+    plots.roc(axes, inside.numpy(), outside.numpy(), label="arrays")
+    false, found = curve(axes, "arrays")
+    area = torch.trapezoid(torch.tensor(found), torch.tensor(false))
+    assert float(area) == pytest.approx(metrics.ood_auc(inside, outside))
+
+
+@pytest.mark.parametrize("width", [1.0, 0.5, 2.0])
+def test_calibration_of_gaussian_draws(axes: Axes, width: float) -> None:
+    """Draws N(0, w²) of targets N(0, 1) cover 2 Φ(w Φ⁻¹((1 + l) / 2)) − 1: l where w = 1."""
+    plots.calibration(axes, width * gaussian(500, 4000, 1), gaussian(4000, 1, seed=1), label="ours")
+    law = NormalDist()
+    levels, coverage = curve(axes, "ours, off by")
+    exact = [2 * law.cdf(width * law.inv_cdf((1 + level) / 2)) - 1 for level in levels]
+    np.testing.assert_allclose(coverage, exact, atol=5 * 0.5 / 4000**0.5)
+
+
+def test_chance_is_as_wide_as_honest_intervals_miss(axes: Axes) -> None:
+    plots.calibration(axes, gaussian(50, 100, 1), gaussian(100, 1, seed=1))
+    (area,) = axes.collections
+    at, ends = area.get_paths()[0].vertices.T
+    assert ends[np.isclose(at, 0.5)].max() == pytest.approx(0.5 + 1.96 * 0.05)
+
+
+def test_reliability_by_hand(axes: Axes) -> None:
+    """Two rows at 0.9, one right; two at 0.6, both right: (2 · 0.4 + 2 · 0.4) / 4."""
+    plots.reliability(axes, LAW, CLASSES, label="ours")
+    points = axes.containers[0]
+    assert points.get_label() == "ours, ECE 0.400"
+    np.testing.assert_allclose(points.lines[0].get_xdata(), [0.6, 0.9], rtol=1e-6)
+    assert points.lines[0].get_ydata().tolist() == [1.0, 0.5]
+
+
+def test_classes_by_their_own_probabilities_are_reliable(axes: Axes) -> None:
+    law = (2 * gaussian(5000, 4)).softmax(-1)
+    classes = torch.multinomial(law, 1, generator=torch.Generator().manual_seed(0))[:, 0]
+    plots.reliability(axes, law, classes)
+    line, _, (bars,) = axes.containers[0].lines
+    half = np.array([np.ptp(bar[:, 1]) / 2 for bar in bars.get_segments()])
+    miss = np.abs(line.get_ydata() - line.get_xdata()) / half
+    assert miss.max() < 4 / 1.96
+    assert (miss < 1).mean() > 0.7
+
+
+def test_risk_ends_at_the_mean_error_and_rises_with_a_good_score(axes: Axes) -> None:
+    """Errors 1/n, 2/n .. 1, in order: the mean of the first k is (k + 1) / (2 n)."""
+    errors = torch.arange(1, 101) / 100
+    for name, scores in (("good", errors), ("bad", -errors), ("none", torch.zeros(100))):
+        plots.risk_coverage(axes, errors, scores, label=name)
+        share, risk = curve(axes, name)
+        assert (share[-1], risk[-1]) == (1, pytest.approx(0.505))
+    share, risk = curve(axes, "good")
+    np.testing.assert_allclose(risk, share / 2 + 0.005, rtol=1e-5)
+    np.testing.assert_allclose(curve(axes, "bad")[1], 1.005 - share / 2, rtol=1e-5)
+    np.testing.assert_allclose(curve(axes, "none")[1], 0.505, rtol=1e-5)
+    plots.risk_coverage(axes, errors > 0.5, errors, label="wrong or right")
+    assert curve(axes, "wrong")[1][-1] == 0.5
+    low, high = axes.get_ylim()
+    assert low == 0
+    assert high > 0.99, "what comes second still fits"
+
+
+@pytest.mark.parametrize(
+    ("scores", "scale"),
+    [
+        ({"labeled": LOW + 1, "pool": HIGH, "test": 2 * HIGH}, "linear"),
+        ({"labeled": (-4 + gaussian(200)).exp(), "pool": (4 + gaussian(99)).exp()}, "log"),
+        ({"labeled": torch.cat([torch.zeros(9), HIGH / 1000]), "pool": HIGH}, "log"),
+        ({"labeled": -HIGH, "pool": 1000 * HIGH}, "linear"),
+        ({"alike": torch.ones(5), "too": torch.ones(3)}, "linear"),
+        ({str(i): HIGH for i in range(12)}, "linear"),
+    ],
+    ids=["narrow", "wide", "zeros", "negative", "one value", "many sets"],
+)
+def test_every_row_is_in_one_of_the_shared_bins(
+    axes: Axes, scores: dict[str, Tensor], scale: str
+) -> None:
+    plots.ood_histogram(axes, scores, bins=20)
+    assert axes.get_xscale() == scale
+    drawn = [patch.get_data() for patch in axes.patches if patch.get_label() in scores]
+    assert len(drawn) == len(scores)
+    for shares, edges, _ in drawn:
+        assert shares.sum() == pytest.approx(1.0)
+        np.testing.assert_array_equal(edges, drawn[0].edges)
+
+
+def test_boxes_are_the_quartiles_of_the_draws(axes: Axes) -> None:
+    law = gaussian(101, 3).softmax(-1)
+    plots.class_boxes(axes, law, ["ape", "bee", "cat"])
+    low, high = law.double().quantile(torch.tensor([0.25, 0.75]).double(), dim=0)
+    heights = np.array([box.get_path().vertices[:, 1] for box in axes.patches])
+    np.testing.assert_allclose(heights.min(1), low, rtol=1e-5)
+    np.testing.assert_allclose(heights.max(1), high, rtol=1e-5)
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["ape", "bee", "cat"]

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments import results
+from experiments.paper.pool_share import SHARES
 from experiments.paper.settings import PLANS
 from experiments.paper.table import LABELS
+from gpn import plots
 from gpn.plots import INK, method_color
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ CLASSES = {
     "mnist": [str(digit) for digit in range(10)],
     "cifar10": ["plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"],
 }
-SHARES = ("50%", "10%", "1%", "0%", "none")
 
 
 def figure(name: str) -> Path:
@@ -77,11 +78,10 @@ def roc() -> "Figure":
     picture, every = _panels(len(tasks))
     for axes, task in zip(every, tasks, strict=True):
         for method, report in _pictures(task).items():
-            curve, width = report["roc"], 2.4 if method == "gpn" else 1.3
-            color = method_color(method)
-            axes.plot(*curve.values(), color=color, linewidth=width, label=_label(method))
-        axes.plot([0, 1], [0, 1], color="0.7", linestyle=":", linewidth=1)
-        axes.set(xlabel="false alarms", ylabel="strangers found", title=TITLES[task])
+            color, width = method_color(method), 2.4 if method == "gpn" else 1.3
+            curve = (np.array(report["roc"][name]) for name in ("false", "true"))
+            plots.roc_curve(axes, *curve, color=color, label=_label(method), linewidth=width)
+        axes.set_title(TITLES[task])
     _legend(picture, every)
     return picture
 
@@ -100,9 +100,11 @@ def boxes() -> "Figure":
     rows = [(task, kind) for task in tasks for kind in ("id", "ood")]
     for line, (task, kind) in zip(grid, rows, strict=True):
         _image(line[0], task, kind)
-        line[1].set_ylabel("class probability", fontsize=8)
         for axes, method in zip(line[1:], methods, strict=True):
-            _box(axes, _pictures(task)[method]["draws"][kind], method, task)
+            draws = np.array(_pictures(task)[method]["draws"][kind])
+            plots.class_boxes(axes, draws, CLASSES[task], color=method_color(method))
+            axes.set_ylabel("class probability" if axes is line[1] else "", fontsize=8)
+            axes.tick_params(labelsize=7)
     for axes, method in zip(grid[0][1:], methods, strict=True):
         axes.set_title(_label(method), fontsize=10)
     return picture
@@ -115,23 +117,6 @@ def _image(axes: "Axes", task: str, kind: str) -> None:
     axes.set_ylabel("known" if kind == "id" else "stranger", fontsize=10)
 
 
-def _box(axes: "Axes", draws: list[list[float]], method: str, task: str) -> None:
-    color = method_color(method)
-    axes.boxplot(
-        np.array(draws),
-        widths=0.6,
-        patch_artist=True,
-        boxprops={"facecolor": color, "edgecolor": color, "alpha": 0.6},
-        medianprops={"color": INK},
-        whiskerprops={"color": color},
-        capprops={"color": color},
-        flierprops={"marker": ".", "markersize": 2, "markeredgecolor": color},
-    )
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_xticks(range(1, 11), CLASSES[task], rotation=90, fontsize=7)
-    axes.tick_params(axis="y", labelsize=7)
-
-
 def shares() -> "Figure":
     """AUC as strangers become rare in the pool, and for an OOD set that no pool has ever held."""
     files = _found("pool-share")
@@ -142,7 +127,7 @@ def shares() -> "Figure":
             unseen = [name for name in report["rows"][0]["metrics"] if _is_unseen(name)]
             for name in unseen:
                 _share_line(axes, report["rows"], method, name, ":")
-        axes.set_xticks(range(len(SHARES)), ["50 %", "10 %", "1 %", "0 %", "no pool"])
+        axes.set_xticks(range(len(SHARES)), [_share_name(share) for share in SHARES])
         axes.set(xlabel="strangers in the pool", ylabel="OOD AUC", title=TITLES[task])
     every[0].plot([], [], ":", color=INK, label="a set that no pool held")
     _legend(picture, every)
@@ -162,6 +147,10 @@ def _share_line(
     axes.errorbar(
         range(len(SHARES)), means, stds, color=color, linestyle=style, label=label, capsize=2
     )
+
+
+def _share_name(share: str) -> str:
+    return "no pool" if SHARES[share] is None else share.replace("%", " %")
 
 
 def _is_unseen(name: str) -> bool:

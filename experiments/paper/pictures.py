@@ -6,9 +6,7 @@ each test set, whatever the methods make of them.
 
 from typing import Any
 
-import numpy as np
 import torch
-from sklearn.metrics import roc_curve
 from torch import Tensor
 
 from experiments import results
@@ -16,6 +14,7 @@ from experiments.paper.evaluate import scores_of
 from experiments.paper.place import Place
 from experiments.paper.split import Rows
 from gpn import Posterior
+from gpn.metrics import ood_roc
 
 POINTS = 200
 
@@ -39,11 +38,11 @@ def _kinds(rows: Rows) -> dict[str, Tensor]:
 
 def _roc(posterior: Posterior, rows: Rows, draws: int) -> dict[str, list[float]]:
     """The curve of `ood_auc`, at no more than some two hundred points."""
-    inside, outside = (scores_of(posterior, x, draws) for x in (rows.x_id, rows.x_ood))
-    strange = np.repeat([0, 1], [len(inside), len(outside)])
-    false, true, _ = roc_curve(strange, torch.cat([inside, outside]).numpy())
-    at = np.unique(np.linspace(0, len(false) - 1, POINTS).round().astype(int))
-    return {"false": false[at].round(5).tolist(), "true": true[at].round(5).tolist()}
+    scores = (scores_of(posterior, x, draws) for x in (rows.x_id, rows.x_ood))
+    false, true = ood_roc(*scores)
+    at = torch.linspace(0, len(false) - 1, POINTS).round().long().unique()
+    curve = {"false": false[at], "true": true[at]}
+    return {name: values.round(decimals=5).tolist() for name, values in curve.items()}
 
 
 def _probabilities(posterior: Posterior, x: Tensor, draws: int) -> list[list[float]]:

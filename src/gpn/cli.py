@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,16 +55,17 @@ def fit(
     """Learn to predict a column, and to know the rows it cannot be predicted for."""
     with errors(as_json=as_json):
         from gpn import frames
+        from gpn.columns import texts_of
         from gpn.estimators import MadeUpPoolWarning
         from gpn.table_model import fit_table, is_class, target_of
 
         os.unlink(frames.temporary(out))  # better to know before the fit than after it
         table = frames.read(labeled)
-        classes = is_class(target_of(table, target)) if kind == "auto" else _is_class(kind)
+        classes = is_class(target_of(table, target)) if kind == "auto" else _asks_for_classes(kind)
         what = "classes" if classes else "numbers"
         _tell(f"{len(table)} labeled rows; {target!r} holds {what}", as_json=as_json)
         options = {"device": device, "random_state": seed, "verbose": sys.stderr.isatty()}
-        pool = None if unlabeled is None else frames.read(unlabeled, _texts(table))
+        pool = None if unlabeled is None else frames.read(unlabeled, texts_of(table))
         if pool is None:
             _tell("unlabeled rows are made up; --unlabeled is better", as_json=as_json)
         with warnings.catch_warnings():
@@ -111,8 +111,7 @@ def sample(
     """Functions of the posterior at every row."""
     with errors(as_json=as_json):
         known = _model(model, device)
-        drawn = partial(known.sample, n=n, seed=seed)
-        rows = _piecewise(table, out, drawn, known, keep=False)
+        rows = _piecewise(table, out, known.functions(n, seed), known, keep=False)
         _result({"rows": rows, "functions": n, "out": str(out)}, as_json)
 
 
@@ -169,7 +168,7 @@ def errors(*, as_json: bool) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def _is_class(kind: str) -> bool:
+def _asks_for_classes(kind: str) -> bool:
     if kind not in ("regression", "classification"):
         raise ValueError(f"kind must be auto, regression or classification, got {kind!r}.")
     return kind == "classification"
@@ -223,12 +222,6 @@ def _refuse_twins(table: "DataFrame", new: "DataFrame") -> None:
         raise ValueError(
             f"the table must not have a column that is to be written, got {both[0]!r}; rename it."
         )
-
-
-def _texts(table: "DataFrame") -> list[str]:
-    from gpn.columns import is_numeric
-
-    return [name for name in table.columns if not is_numeric(table[name])]
 
 
 def _tell(text: str, *, as_json: bool) -> None:

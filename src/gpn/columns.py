@@ -61,7 +61,7 @@ class Columns:
             )
         ready = {name: _numbers(table[name]) for name in self.medians}
         ready |= {name: _texts(table[name]) for name in self.categories}
-        return np.asarray(self._transformer().transform(_frame(ready)), np.float64)
+        return np.asarray(self._transformer().transform(frame(ready)), np.float64)
 
     def _transformer(self) -> "ColumnTransformer":
         """Imputer and encoder, fitted to one row that holds what they are to know."""
@@ -77,7 +77,7 @@ class Columns:
         ]
         first: dict[str, Any] = {name: [value] for name, value in self.medians.items()}
         first |= {name: values[:1] for name, values in self.categories.items()}
-        return ColumnTransformer([step for step in steps if step[2]]).fit(_frame(first))
+        return ColumnTransformer([step for step in steps if step[2]]).fit(frame(first))
 
     def facts(self) -> dict[str, Any]:
         """For a model file."""
@@ -93,10 +93,16 @@ def _named(table: "DataFrame") -> "DataFrame":
     return named
 
 
-def _frame(columns: dict[str, Any]) -> "DataFrame":
+def frame(columns: dict[str, Any]) -> "DataFrame":
+    """The columns as a table."""
     import pandas as pd
 
     return pd.DataFrame(columns)
+
+
+def texts_of(table: "DataFrame") -> list[str]:
+    """The columns that do not hold numbers: to be read as they stand."""
+    return [name for name in table.columns if not is_numeric(table[name])]
 
 
 def is_numeric(column: "Series[Any]") -> bool:

@@ -107,7 +107,7 @@ def figure_codes(task: Task, posterior: GPNPosterior, path: Path) -> Path:
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.45])
     plots.code_plane(left, codes).set_title("codes z ~ N(0, I)")
     draws = posterior.generator(GRID.to(posterior.dtype), codes)
-    plots.functions(right, GRID, draws, colors=plots.code_colors(codes))
+    plots.code_functions(right, GRID, draws, codes)
     plots.observations(right, task).set_title("their functions g(x, z), paper preset")
     right.set(xlabel="x", ylabel="y")
     figure.savefig(path, dpi=150)

@@ -39,12 +39,16 @@ def decode_config(value: Any, wanted: type[Config] = Config) -> Any:
     kind = _class(value["class"])
     if not issubclass(kind, wanted):
         raise _wrong(f"a {wanted.__name__}", value["class"])
+    return kind(**decode_settings(dict(value["settings"]), kind))
+
+
+def decode_settings(settings: dict[str, Any], kind: type[Config]) -> dict[str, Any]:
+    """Encoded values by name, each as the type that `kind` has for it."""
     hints = typing.get_type_hints(kind)
-    settings = dict(value["settings"])
     for name in settings:
         if name not in hints:
             raise _wrong(f"a key of {kind.__name__}", name)
-    return kind(**{name: decode(item, hints[name]) for name, item in settings.items()})
+    return {name: decode(item, hints[name]) for name, item in settings.items()}
 
 
 def decode(value: Any, hint: Any) -> Any:

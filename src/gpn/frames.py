@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpn.columns import TableError, is_numeric
+from gpn.columns import TableError, texts_of
 from gpn.saving import beside
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def read(path: Path, texts: Iterable[str] | None = None) -> "DataFrame":
     table = pd.concat(list(pieces_of(path, texts or ())), ignore_index=True)
     if texts is not None:
         return table
-    found = [name for name in table.columns if not is_numeric(table[name])]
+    found = texts_of(table)
     return read(path, found) if found else table
 
 
@@ -122,7 +122,7 @@ class _CsvOut:
 
 class _ParquetOut:
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name, self.rows = name, 0
         self.file: Any = None
 
     def add(self, piece: "DataFrame") -> None:
@@ -132,7 +132,20 @@ class _ParquetOut:
         table = pa.Table.from_pandas(piece, preserve_index=False)
         if self.file is None:
             self.file = pq.ParquetWriter(self.name, table.schema)
-        self.file.write_table(table.cast(self.file.schema))
+        columns = [self._cast(table[field.name], field) for field in self.file.schema]
+        self.file.write_table(pa.Table.from_arrays(columns, schema=self.file.schema))
+        self.rows += len(piece)
+
+    def _cast(self, column: Any, field: Any) -> Any:
+        """The column in the type that it had in the first piece."""
+        try:
+            return column.cast(field.type)
+        except _arrow_error() as error:
+            raise TableError(
+                f"a column must keep its type in a Parquet file, {field.name!r} was {field.type} "
+                f"and is {column.type} from row {self.rows} on ({error}); correct the column, or "
+                "write a .csv."
+            ) from error
 
     def close(self) -> None:
         if self.file is not None:

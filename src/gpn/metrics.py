@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from torch import Tensor
 
 from gpn.core.types import Draws, Outputs
@@ -99,6 +99,14 @@ def ood_auc(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> fl
     return float(roc_auc_score(*_detection(scores_id, scores_ood)))
 
 
+def ood_roc(
+    scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]
+) -> tuple[Float[Tensor, "k"], Float[Tensor, "k"]]:
+    """The shares of false alarms and of strangers found, from no alarm to nothing but alarms."""
+    false, true, _ = roc_curve(*_detection(scores_id, scores_ood))
+    return torch.from_numpy(false), torch.from_numpy(true)
+
+
 def ood_aupr(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> float:
     """Average precision of calling the highest scores out of distribution."""
     return float(average_precision_score(*_detection(scores_id, scores_ood)))
@@ -133,15 +141,44 @@ def calibration_error(
     probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"], bins: int = 15
 ) -> Float[Tensor, ""]:
     """Σ_b (n_b/n) |accuracy_b − confidence_b| over equal bins of confidence (Guo et al. 2017)."""
+    confidence, accuracy, share = reliability(probabilities, classes, bins)
+    return (share * (accuracy - confidence).abs()).sum()
+
+
+def reliability(
+    probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"], bins: int = 15
+) -> tuple[Float[Tensor, "b"], Float[Tensor, "b"], Float[Tensor, "b"]]:
+    """Mean confidence, accuracy and share of rows, in those of the equal bins that hold any."""
     confidence, picked = probabilities.max(1)
-    gap = (picked == classes).to(confidence.dtype) - confidence
+    right = (picked == classes).to(confidence.dtype)
     which = (confidence * bins).long().clamp_max(bins - 1)
-    sums = torch.zeros(bins, dtype=gap.dtype, device=gap.device).index_add_(0, which, gap)
-    return sums.abs().sum() / len(classes)
+    rows = torch.stack([confidence, right, torch.ones_like(right)])
+    sums = rows.new_zeros(3, bins).index_add_(1, which, rows)
+    confident, correct, count = sums[:, sums[2] > 0]
+    return confident / count, correct / count, count / len(classes)
 
 
 def interval_calibration_error(draws: Draws, targets: Outputs) -> Float[Tensor, ""]:
     """Mean over levels 5 % .. 95 % of |coverage − level|: 0 where every interval keeps its word."""
-    levels = [step / 20 for step in range(1, 20)]
-    gaps = [interval_coverage(draws, targets, level).mean() - level for level in levels]
-    return torch.stack(gaps).abs().mean()
+    levels, coverage = coverage_curve(draws, targets)
+    return (coverage - levels).abs().mean()
+
+
+def coverage_curve(draws: Draws, targets: Outputs) -> tuple[Float[Tensor, "l"], Float[Tensor, "l"]]:
+    """Levels from 5 % to 95 %, and `interval_coverage` at each, averaged over outputs."""
+    levels = torch.arange(1, 20, dtype=draws.dtype, device=draws.device) / 20
+    shares = [interval_coverage(draws, targets, float(level)).mean() for level in levels]
+    return levels, torch.stack(shares)
+
+
+def risk_coverage(
+    errors: Float[Tensor, "n"], scores: Float[Tensor, "n"]
+) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
+    """The share k/n of rows kept, and their mean error, rows in the order of their scores.
+
+    Rows of one score cannot be told apart: each counts with the mean error of them all.
+    """
+    _, rank, count = scores.unique(return_inverse=True, return_counts=True)
+    sums = errors.new_zeros(len(count)).index_add_(0, rank, errors)
+    kept = torch.arange(1, len(errors) + 1, device=errors.device)
+    return kept / len(errors), (sums / count).repeat_interleave(count).cumsum(0) / kept

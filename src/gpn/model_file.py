@@ -7,7 +7,7 @@ as tensors whose names begin with "estimator/".
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gpn.core.posterior import Posterior
+from gpn.encoding import decode_settings, encode
 from gpn.estimators import GPNClassifier, GPNRegressor, PosteriorClassifier, PosteriorRegressor
-from gpn.saving import Saveable, as_saved, restore_posterior, write_file
+from gpn.saving import Saveable, Saved, as_saved, restore_posterior, write
 from gpn.scaling import Scale
 
 PREFIX = "estimator/"
@@ -32,28 +33,23 @@ KINDS: dict[str, Any] = {
 def save_model(model: Any, path: str | os.PathLike[str], **more: Any) -> None:
     """Write a fitted estimator to `path`, and whatever `more` should stand in its header."""
     posterior: Saveable = model.posterior_
-    header, tensors = as_saved(posterior)
-    header["estimator"] = json.dumps({**_facts(model), **more})
-    write_file(Path(path), header, {**tensors, **_arrays(model)})
+    saved = as_saved(posterior, path)
+    header = {**saved.header, "estimator": json.dumps({**_facts(model), **more})}
+    write(replace(saved, header=header, tensors={**saved.tensors, **_arrays(model)}))
 
 
-def load_model(
-    path: str | os.PathLike[str],
-    header: Mapping[str, str],
-    tensors: Mapping[str, Tensor],
-    device: str | torch.device,
-) -> Any:
+def load_model(saved: Saved, device: str | torch.device) -> Any:
     """The estimator that `save_model` wrote; with columns, the model of a table."""
-    own = {name: tensor for name, tensor in tensors.items() if name.startswith(PREFIX)}
-    rest = {name: tensor for name, tensor in tensors.items() if name not in own}
-    posterior = restore_posterior(path, header, rest, device)
+    own = {name: tensor for name, tensor in saved.tensors.items() if name.startswith(PREFIX)}
+    rest = {name: tensor for name, tensor in saved.tensors.items() if name not in own}
+    posterior = restore_posterior(replace(saved, tensors=rest), device)
+    facts = saved.json("estimator")
     try:
-        facts = json.loads(header["estimator"])
         model = _fitted(facts, posterior, own)
         return model if "columns" not in facts else _of_table(model, facts)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"what {path} says of its estimator must be complete, got {error!r}; "
+            f"what {saved.path} says of its estimator must be complete, got {error!r}; "
             "the file is damaged, save it again."
         ) from error
 
@@ -85,9 +81,11 @@ def _of_table(model: Any, facts: dict[str, Any]) -> Any:
 def _facts(model: Any) -> dict[str, Any]:
     """What is not an array: names, classes, shapes."""
     classes, names = getattr(model, "classes_", None), getattr(model, "feature_names_in_", None)
+    settings = getattr(model, "settings", None)
     return {
         "class": type(model).__name__,
         "method": getattr(model, "method", None),
+        "settings": settings and {name: encode(value) for name, value in settings.items()},
         "n_features": int(model.n_features_in_),
         "features": None if names is None else [str(name) for name in names],
         "classes": None if classes is None else classes.tolist(),
@@ -128,6 +126,8 @@ def _empty(facts: Mapping[str, Any], posterior: Posterior) -> Any:
     kind = KINDS[name]
     if is_classifier(kind()) != posterior.signature.is_classification:
         raise ValueError(f"a {name} must hold a posterior of its own kind, this one does not.")
-    if facts["method"] is not None:
-        return kind(facts["method"])
-    return kind(getattr(posterior, "config", None))
+    config: Any = getattr(posterior, "config", None)
+    if facts["method"] is None:
+        return kind(config)
+    settings = facts.get("settings")
+    return kind(facts["method"], settings=settings and decode_settings(settings, type(config)))

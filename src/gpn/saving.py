@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -25,6 +25,24 @@ from gpn.encoding import decode_config, encode
 from gpn.methods.registry import name_of, posterior_of
 
 FORMAT, VERSION = "gpn", 1
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a file holds, and where it is or will be."""
+
+    path: Path
+    header: dict[str, str]
+    tensors: dict[str, Tensor]
+
+    def json(self, name: str) -> Any:
+        """The header's entry `name`, decoded."""
+        try:
+            return json.loads(self.header[name])
+        except (KeyError, json.JSONDecodeError) as error:
+            raise ValueError(
+                f"the header {name!r} of {self.path} must be JSON, got {error!r}."
+            ) from error
 
 
 @runtime_checkable
@@ -47,42 +65,35 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
             "a posterior must have config, tensors() and restore() to be saved, "
             f"got {type(posterior).__name__}, which has not."
         )
-    header, tensors = as_saved(posterior)
-    write_file(Path(path), header, tensors)
+    write(as_saved(posterior, path))
 
 
-def as_saved(posterior: Saveable) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """A posterior's header and tensors."""
+def as_saved(posterior: Saveable, path: str | os.PathLike[str]) -> Saved:
+    """What a file of this posterior holds."""
     tensors = {name: _plain(tensor) for name, tensor in posterior.tensors().items()}
-    return _header(posterior), tensors
+    return Saved(Path(path), _header(posterior), tensors)
 
 
 def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Any:
     """What was saved to `path`, a posterior or a model: the same draws for the same `rng`."""
-    header, tensors = _read(Path(path))
-    _check_header(path, header)
-    if "estimator" not in header:
-        return restore_posterior(path, header, tensors, device)
+    saved = _read(Path(path))
+    if "estimator" not in saved.header:
+        return restore_posterior(saved, device)
     from gpn.model_file import load_model
 
-    return load_model(path, header, tensors, device)
+    return load_model(saved, device)
 
 
-def restore_posterior(
-    path: str | os.PathLike[str],
-    header: Mapping[str, str],
-    tensors: Mapping[str, Tensor],
-    device: str | torch.device,
-) -> Posterior:
-    kind: Any = posterior_of(header["method"])
-    config = decode_config(_json(path, header, "config"))
-    where = as_device(device)
-    moved = {name: tensor.to(where) for name, tensor in tensors.items()}
+def restore_posterior(saved: Saved, device: str | torch.device) -> Posterior:
+    method = saved.header["method"]
+    kind: Any = posterior_of(method)
+    config, where = decode_config(saved.json("config")), as_device(device)
+    moved = {name: tensor.to(where) for name, tensor in saved.tensors.items()}
     try:
-        return kind.restore(config, _signature(_json(path, header, "signature")), moved)
+        return kind.restore(config, _signature(saved.json("signature")), moved)
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise ValueError(
-            f"what {path} holds must fit its method {header['method']!r}, got {error!r}; "
+            f"what {saved.path} holds must fit its method {method!r}, got {error!r}; "
             "the file is damaged, save it again."
         ) from error
 
@@ -102,27 +113,20 @@ def _header(posterior: Saveable) -> dict[str, str]:
     }
 
 
-def _json(path: str | os.PathLike[str], header: Mapping[str, str], name: str) -> Any:
-    try:
-        return json.loads(header[name])
-    except (KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"the header {name!r} of {path} must be JSON, got {error!r}.") from error
-
-
 def _signature(fields: dict[str, Any]) -> Signature:
     return Signature(**{**fields, "input_shape": tuple(fields["input_shape"])})
 
 
-def write_file(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -> None:
+def write(saved: Saved) -> None:
     """A temporary file in the same folder, renamed once it is on disk."""
-    content = to_bytes(tensors, metadata=header)
-    name = beside(path)
+    content = to_bytes(saved.tensors, metadata=saved.header)
+    name = beside(saved.path)
     try:
         with open(name, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        os.replace(name, saved.path)
     except BaseException:
         os.unlink(name)
         raise
@@ -138,19 +142,21 @@ def beside(path: Path) -> str:
     return name
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+def _read(path: Path) -> Saved:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return dict(file.metadata() or {}), tensors
+            header = dict(file.metadata() or {})
     except SafetensorError as error:
         raise ValueError(
             f"{path} must be a complete file that gpn.save wrote, got something that is truncated "
             f"or of another kind ({error})."
         ) from error
+    _check_header(path, header)
+    return Saved(path, header, tensors)
 
 
-def _check_header(path: str | os.PathLike[str], header: Mapping[str, str]) -> None:
+def _check_header(path: Path, header: dict[str, str]) -> None:
     if header.get("format") != FORMAT:
         raise ValueError(
             f"{path} must be a file that gpn.save wrote, got format {header.get('format')!r}."

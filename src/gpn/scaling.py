@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 
 
 @dataclass(frozen=True)
@@ -18,15 +19,14 @@ class Scale:
         """The scale of these rows; images and other arrays are left as they are."""
         if values.ndim != 2:
             return cls(np.zeros(()), np.ones(()))
-        with np.errstate(over="ignore"):
-            spread = values.std(0)
-        if not np.isfinite(spread).all():
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaler = StandardScaler().fit(values)
+        if not np.isfinite(scaler.var_).all():  # its scale_ is 1 where the square overflows
             raise ValueError(
                 f"values must be small enough to be squared, got {np.abs(values).max():.3g}; "
                 "rescale the column, or take its logarithm."
             )
-        nothing = spread <= 1e-12 * np.abs(values).max(0, initial=0.0)
-        return cls(values.mean(0), np.where(nothing, 1.0, spread))
+        return cls(scaler.mean_, scaler.scale_)
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return (values - self.shift) / self.scale

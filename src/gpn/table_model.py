@@ -1,15 +1,18 @@
 """A model of a table: an estimator, the columns that it reads, and the one that it predicts."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from scipy.special import entr
 from sklearn.base import is_classifier
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from gpn import metrics
-from gpn.columns import MOST_CATEGORIES, Columns, TableError
+from gpn.columns import MOST_CATEGORIES, Columns, TableError, frame
 from gpn.estimators import (
     GPNClassifier,
     GPNRegressor,
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 MOST_CLASSES = 20
-DRAWS = 200
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class TableModel:
         x = self.columns.encode(table)
         known = self._classes(x) if self.is_classifier else self._numbers(x, level)
         scores, limit = self.estimator.ood_score(x), self.estimator.threshold(fpr)
-        return _frame({**known, "ood_score": scores, "is_ood": scores > limit})
+        return frame({**known, "ood_score": scores, "is_ood": scores > limit})
 
     def _numbers(self, x: Any, level: float) -> dict[str, Any]:
         mean, std = self.estimator.predict(x, return_std=True)
@@ -58,18 +60,21 @@ class TableModel:
     def _classes(self, x: Any) -> dict[str, Any]:
         p, classes = self.estimator.predict_proba(x), self.estimator.classes_
         columns = {f"p_{name}": p[:, i] for i, name in enumerate(classes)}
-        entropy = -(p * np.log(np.clip(p, 1e-300, None))).sum(1)
-        return {"class": classes[p.argmax(1)], **columns, "entropy": entropy}
+        return {"class": classes[p.argmax(1)], **columns, "entropy": entr(p).sum(1)}
 
-    def sample(self, table: "DataFrame", n: int, seed: int) -> "DataFrame":
-        """One column per function: values, or the class that it finds most probable."""
-        x = self.columns.encode(table)
-        if self.is_classifier:
-            draws = self.estimator.sample_proba(x, n, seed).argmax(1)
-            values = self.estimator.classes_[draws]
-        else:
-            values = self.estimator.sample_y(x, n, seed)
-        return _frame({f"draw_{i}": values[:, i] for i in range(n)})
+    def functions(self, n: int, seed: int) -> Callable[["DataFrame"], "DataFrame"]:
+        """`n` functions, the same for every table or piece of one that the result is called on.
+
+        One column each: values, or the class that the function finds most probable.
+        """
+        functions = self.estimator.functions(n, seed)
+
+        def values(table: "DataFrame") -> "DataFrame":
+            drawn = functions(self.columns.encode(table))
+            own = self.estimator.classes_[drawn.argmax(1)] if self.is_classifier else drawn
+            return frame({f"draw_{i}": own[:, i] for i in range(n)})
+
+        return values
 
     def suggest(self, table: "DataFrame", n: int) -> Any:
         """The numbers of the rows to label next."""
@@ -95,14 +100,12 @@ class TableModel:
         }
 
     def _errors(self, x: Any, y: "Series[Any]") -> dict[str, Any]:
-        truth = np.asarray(y, float)
+        truth, mean = np.asarray(y, float), self.estimator.predict(x)
         low, high = self.estimator.predict_interval(x)
-        residual = self.estimator.predict(x) - truth
-        spread = float(((truth - truth.mean()) ** 2).sum())
         return {
-            "rmse": float(np.sqrt((residual**2).mean())),
-            "mae": float(np.abs(residual).mean()),
-            "r2": None if spread == 0 else float(1 - (residual**2).sum() / spread),
+            "rmse": float(root_mean_squared_error(truth, mean)),
+            "mae": float(mean_absolute_error(truth, mean)),
+            "r2": float(r2_score(truth, mean)) if np.ptp(truth) > 0 else None,
             "coverage_95": float(((low <= truth) & (truth <= high)).mean()),
             "width_95": float((high - low).mean()),
         }
@@ -190,9 +193,3 @@ def _refuse_spoilt_numbers(y: "Series[Any]") -> None:
             f"the target {y.name!r} must be numbers or classes, it is numbers but for "
             f"{y[bad].iloc[0]!r} and {int(bad.sum()) - 1} other cells; correct or drop those rows."
         )
-
-
-def _frame(columns: dict[str, Any]) -> "DataFrame":
-    import pandas as pd
-
-    return pd.DataFrame(columns)

@@ -156,6 +156,14 @@ def test_a_draw_is_one_function_for_ever(name: str) -> None:
     torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-5)
 
 
+def test_many_functions_stay_the_same_from_piece_to_piece(name: str) -> None:
+    x, functions = rows("two"), fitted(name, "two").draw_many(4, rng=5)
+    whole = functions(x)
+    assert whole.shape == (4, 5, 2)
+    parts = torch.cat([functions(x[:2]), functions(x[2:])], dim=1)
+    torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-5)
+
+
 def test_float64_stays_float64(name: str) -> None:
     posterior = fitted(name, "double")
     assert posterior.sample(rows("two"), 3, rng=0).dtype == torch.float64

@@ -1,11 +1,11 @@
-"""Made-up images keep what they should keep, and lose the rest."""
+"""Made-up images and rows keep what they should keep, and lose the rest."""
 
 import pytest
 import torch
 from torch import Tensor
 
 import gpn
-from gpn.core.strangers import made_up_images, random_phases, shuffled_patches
+from gpn.core.strangers import made_up_images, made_up_rows, random_phases, shuffled_patches
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -55,6 +55,60 @@ def test_as_many_as_asked_for_and_the_generator_decides(count: int) -> None:
     assert first.shape == (count, 1, 8, 8)
     assert torch.equal(first, second)
     assert torch.isfinite(first).all()
+
+
+COUNT = 20_000
+
+
+def dependent() -> Tensor:
+    """A column, a line and a square of it, and one that never changes."""
+    first = some(500)
+    return torch.stack([first, 2 * first - 1, first * first, torch.full_like(first, 7.0)], dim=1)
+
+
+def halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows from anywhere, and rows of real values."""
+    made = made_up_rows(x, COUNT, seeded())
+    return made[: COUNT // 2], made[COUNT // 2 :]
+
+
+def test_real_values_keep_every_marginal_and_lose_every_dependence() -> None:
+    """Each column is the column's own law; the covariance between columns is 0."""
+    x = dependent()
+    _, real = halves(x)
+    for column, made in zip(x.T, real.T, strict=True):
+        assert torch.isin(made, column).all()
+        grid = column.sort().values
+        steps = torch.searchsorted(made.sort().values, grid, right=True) / len(made)
+        law = torch.searchsorted(grid, grid, right=True) / len(grid)
+        assert (steps - law).abs().max() < 2 / len(made) ** 0.5  # Kolmogorov and Smirnov: p < 0.001
+    assert x[:, :2].T.corrcoef()[0, 1] > 0.999
+    assert real[:, :3].T.corrcoef().triu(1).abs().max() < 5 / len(real) ** 0.5
+
+
+def test_the_others_are_uniform_on_a_range_a_fifth_wider_on_both_sides() -> None:
+    """Mean (low + high) / 2 and variance (1.4 range)² / 12, independent from column to column."""
+    x = dependent()
+    anywhere, _ = halves(x)
+    low, high = x.amin(0), x.amax(0)
+    width = 1.4 * (high - low)
+    unit = (anywhere - low + 0.2 * (high - low))[:, :3] / width[:3]
+    assert 0 <= unit.min() < 1e-3 < 1 - 1e-3 < unit.max() <= 1
+    error = 5 / len(unit) ** 0.5
+    torch.testing.assert_close(unit.mean(0), torch.full((3,), 0.5), atol=error / 12**0.5, rtol=0)
+    torch.testing.assert_close(unit.var(0), torch.full((3,), 1 / 12), atol=error / 12, rtol=0)
+    assert unit.T.corrcoef().triu(1).abs().max() < error
+    assert (anywhere[:, 3] == 7.0).all(), "a column that never changes does not change here"
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 40])
+def test_as_many_rows_as_asked_for_and_the_generator_decides(count: int) -> None:
+    x, before = some(10, 3).double(), torch.get_rng_state()
+    first, second, other = (made_up_rows(x, count, seeded(seed)) for seed in (0, 0, 1))
+    assert (first.shape, first.dtype) == ((count, 3), torch.float64)
+    assert torch.equal(first, second)
+    assert count == 0 or not torch.equal(first, other)
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def images() -> gpn.Task:

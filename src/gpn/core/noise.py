@@ -19,7 +19,7 @@ def evidence_noise_std(
     total = float(rotated.square().sum()) + rest * rotated.shape[1]
     least = 1e-4 * float(factor_values.sum()) / n_labels
     scale = math.sqrt(max(total / (n_labels * rotated.shape[1]), least, 1e-30))
-    grid = scale * torch.logspace(-3, 0.5, 200, dtype=torch.float64)
+    grid = scale * torch.logspace(-3, 0.5, 200, dtype=torch.float64, device=rotated.device)
     variances = factor_values.clamp_min(0.0)[None, :] + grid.square()[:, None]
     fit = (rotated.square().sum(1)[None, :] / variances).sum(1)
     outside = n_labels - len(factor_values)

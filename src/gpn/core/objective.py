@@ -146,12 +146,12 @@ class ClosedFormClasses(ClosedForm):
     @torch.no_grad()
     def _noise_roots(self, logits: Functions, rows: Int[Tensor, "n"]) -> Float[Tensor, "n o o"]:
         """S_i^{1/2}, from a running mean of diag p − p pᵀ over the steps."""
-        p = logits.softmax(-1).to(self.spread.dtype)
-        now = torch.diag_embed(p.mean(0)) - torch.einsum("kna,knb->nab", p, p) / len(p)
-        self.spread[rows] = torch.lerp(self.spread[rows], now.to(self.spread.dtype), 0.02)
-        values, vectors = torch.linalg.eigh(self.spread[rows])
-        roots = values.clamp_min(0.0).sqrt()[:, None, :]
-        return ((vectors * roots) @ vectors.mT).to(self.spread.dtype)
+        with torch.autocast(logits.device.type, enabled=False):
+            p = logits.to(self.spread.dtype).softmax(-1)
+            now = torch.diag_embed(p.mean(0)) - torch.einsum("kna,knb->nab", p, p) / len(p)
+            self.spread[rows] = torch.lerp(self.spread[rows], now, 0.02)
+            values, vectors = torch.linalg.eigh(self.spread[rows])
+            return (vectors * values.clamp_min(0.0).sqrt()[:, None, :]) @ vectors.mT
 
 
 def _own(functions: Functions, picked: Int[Tensor, "n"]) -> Float[Tensor, "1 n o"]:

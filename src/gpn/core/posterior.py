@@ -50,9 +50,17 @@ class Posterior(ABC):
 
     def sample(self, x: Any, n: int = 100, rng: Rng = None) -> Draws:
         """`n` functions at the rows of `x`."""
-        rows, batch = self._rows(x), self.functions(positive(n), as_generator(rng, self.device))
-        with torch.no_grad():
-            return torch.cat([batch(part) for part in self._split(rows, n)], dim=1)
+        return self.draw_many(n, rng)(x)
+
+    def draw_many(self, n: int = 100, rng: Rng = None) -> Callable[[Any], Draws]:
+        """`n` functions, for ever: call the result on rows, piece by piece where they are many."""
+        batch = self.functions(positive(n), as_generator(rng, self.device))
+
+        @torch.no_grad()
+        def values(x: Any) -> Draws:
+            return torch.cat([batch(part) for part in self._split(self._rows(x), n)], dim=1)
+
+        return values
 
     def draw(self, rng: Rng = None) -> "Function":
         """One function, for ever: call it on any x, again and again, also under autograd."""

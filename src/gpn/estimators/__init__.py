@@ -1,8 +1,10 @@
 """The scikit-learn face: estimators translate between arrays and posteriors, they compute nothing.
 
-model = GPNRegressor().fit(X, y, X_unlabeled=pool)
-low, high = model.predict_interval(X_new)
-strange = model.is_ood(X_new)
+    model = GPNRegressor().fit(X, y, X_unlabeled=pool)
+    low, high = model.predict_interval(X_new)
+    strange = model.is_ood(X_new)
+
+Rows are scaled here, column by column; what comes back is in the units of the data.
 """
 
 from typing import Any

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class Estimator(BaseEstimator):
         self.x_scale_ = Scale.of(X if pool is None else np.concatenate([X, pool]))
         kept, held_out = _split(_groups(X, y), y if n_classes else None, state)
         dtype = torch.float64 if len(X) <= FEW_LABELS else torch.float32
-        x, seed = self._rows(X).to(dtype), int(state.randint(2**31 - 1))
+        x, seed = self._rows(X).to(dtype), as_seed(state)
         unlabeled = _made_up(x, seed) if pool is None else self._rows(pool).to(dtype)
         targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
         task = Task(x[kept], targets[kept], pool=unlabeled, n_classes=n_classes)
@@ -104,8 +105,26 @@ class Estimator(BaseEstimator):
         check_is_fitted(self)
         save_model(self, path)
 
+    def functions(self, n: int = 1, random_state: Any = 0) -> Callable[[Any], Array]:
+        """`n` functions, for ever: what `sample_y` or `sample_proba` gives, at any rows, in pieces.
+
+        Those methods draw afresh for the rows that they are given; here a row has the same values
+        whatever stands beside it, also under an exact GP (see `gpn.methods.gp`).
+        """
+        check_is_fitted(self)
+        values = self.posterior_.draw_many(n, as_seed(random_state))
+        return lambda X: self._sampled(values(self._inputs(X)).cpu().double())
+
+    def _sampled(self, draws: torch.Tensor) -> Array:
+        """Draws of the posterior in the units of the data, functions last."""
+        raise NotImplementedError
+
     def _draws(self, x: torch.Tensor, n: int, seed: int) -> torch.Tensor:
         return self.posterior_.sample(x, n, rng=seed).cpu().double()
+
+
+def as_seed(random_state: Any) -> int:
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def most_unknown(scores: torch.Tensor, n: int) -> torch.Tensor:

@@ -6,13 +6,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from gpn import acquisition, metrics
 from gpn.core.types import as_generator
-from gpn.estimators.base import DRAWS, Array, Estimator, most_unknown, to_numpy
+from gpn.estimators.base import DRAWS, Array, Estimator, as_seed, most_unknown, to_numpy
 
 ROWS_AT_ONCE = 10_000
 
@@ -52,9 +51,10 @@ class Classifier(ClassifierMixin, Estimator):
 
     def sample_proba(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Class probabilities of each function: ``(n, classes, s)``."""
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
-        draws = self._draws(self._inputs(X), n_samples, seed).softmax(-1)
-        return np.moveaxis(to_numpy(draws), 0, -1)
+        return self._sampled(self._draws(self._inputs(X), n_samples, as_seed(random_state)))
+
+    def _sampled(self, draws: torch.Tensor) -> Array:
+        return np.moveaxis(to_numpy(draws.softmax(-1)), 0, -1)
 
     def entropy(self, X: Any) -> Array:
         """The entropy of `predict_proba`, in nats."""

@@ -6,11 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from gpn import acquisition
-from gpn.estimators.base import DRAWS, Array, Estimator, most_unknown, to_numpy
+from gpn.estimators.base import DRAWS, Array, Estimator, as_seed, most_unknown, to_numpy
 from gpn.scaling import Scale
 
 
@@ -72,9 +71,10 @@ class Regressor(RegressorMixin, Estimator):
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Functions of the posterior at the rows: ``(n, s)``, or ``(n, o, s)``."""
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
-        draws = self.y_scale_.undo(to_numpy(self._draws(self._inputs(X), n_samples, seed)))
-        last = np.moveaxis(draws, 0, -1)
+        return self._sampled(self._draws(self._inputs(X), n_samples, as_seed(random_state)))
+
+    def _sampled(self, draws: torch.Tensor) -> Array:
+        last = np.moveaxis(self.y_scale_.undo(to_numpy(draws)), 0, -1)
         return last[:, 0] if self._flat else last
 
     def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:

@@ -184,7 +184,7 @@ class DKLPosterior(Posterior):
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that the posterior is made of, by name."""
-        network = {f"embedding.{name}": v for name, v in self.embedding.state_dict().items()}
+        network = self.embedding.state_dict(prefix="embedding.")
         grid = {"grid": self.grid, "grid_mean": self.grid_mean, "grid_root": self.grid_root}
         noise_std = torch.tensor(self.noise_std or 0.0, dtype=torch.float64)
         return {**network, **grid, "noise_std": noise_std}

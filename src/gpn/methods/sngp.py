@@ -15,9 +15,9 @@ Laplace posterior w ~ N(ŵ, P⁻¹):
                  max_c p_ic in the place of p_ic           (precision="shared")
 
 What differs from the original: the weights of a regression are its exact posterior mean given the
-features, not the last iterate of the training; σ_ε is learnt from the residuals; a convolution is
-normalised as a matrix (out × the rest), as Miyato et al. (2018) do; the length scale ℓ counts in
-units of √width, so that it means the same for every network. The mean-field rule
+features, not the last iterate of the training; σ_ε is learnt by marginal likelihood; a
+convolution is normalised as a matrix (out × the rest), as Miyato et al. (2018) do; the length
+scale ℓ counts in units of √width, so that it means the same for every network. The mean-field rule
 softmax(ŵ·φ / √(1 + λ φᵀP⁻¹φ)) is offered for `probabilities`; draws never need it.
 """
 
@@ -38,6 +38,7 @@ from gpn.core.config import (
     require_positive_if_given,
 )
 from gpn.core.networks import ACTIVATIONS, MLPTrunk, Trunk, fresh, initialise, refuse_extras
+from gpn.core.noise import learnt_noise_std
 from gpn.core.objective import data_loss
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
@@ -59,7 +60,7 @@ class SNGPConfig(Config):
     n_features, length_scale, prior_std
         D, ℓ and τ of the random features; τ is f's prior deviation, 3 as in the prior networks.
     noise_std
-        σ_ε of a regression; None learns it from the residuals.
+        σ_ε of a regression; None learns it by marginal likelihood.
     precision, mean_field
         For classes: "class" or "shared" precision; λ of the mean-field rule (π/8 in the
         original), None to average the softmax over draws.
@@ -204,29 +205,24 @@ def regression_head(
 ) -> tuple[Float[Tensor, "f o"], Float[Tensor, "f f"], float]:
     """Bayesian linear regression on the features, prior N(0, I): mean, covariance root, σ_ε.
 
-        P = I + ΦᵀΦ / σ²,   ŵ = P⁻¹ Φᵀy / σ²,   σ² = ‖y − Φŵ‖² / (N − γ),   γ = tr(I − P⁻¹)
+        P = I + ΦᵀΦ / σ²,   ŵ = P⁻¹ Φᵀy / σ²
 
-    The last equation (MacKay 1992) is iterated when σ_ε is not given: residuals, corrected for
-    the γ weights that the labels have used up.
+    A σ_ε that is not given is the most likely one, where σ² = ‖y − Φŵ‖² / (N − tr(I − P⁻¹))
+    (MacKay 1992): residuals, corrected for the weights that the labels have used up.
     """
     wide, y = features.double(), targets.double()
+    noise = learnt_noise_std(wide, y) if noise_std is None else noise_std
     values, vectors = torch.linalg.eigh(wide.T @ wide)
-    values, moment = values.clamp_min(0.0), vectors.T @ (wide.T @ y)
-    variance = float(y.var(correction=0)) if noise_std is None else noise_std**2
-    for _ in range(0 if noise_std is not None else 100):
-        mean = moment / (values + variance)[:, None]
-        error = (y - wide @ (vectors @ mean)).square().mean(1).sum()
-        used = (values / (values + variance)).sum()
-        variance = max(float(error / (len(y) - used)), 1e-8)
-    root = vectors * (variance / (values + variance)).sqrt()
-    return vectors @ (moment / (values + variance)[:, None]), root, math.sqrt(variance)
+    total = values.clamp_min(0.0) + noise**2
+    mean = vectors @ ((vectors.T @ (wide.T @ y)) / total[:, None])
+    return mean, vectors * (noise / total.sqrt()), noise
 
 
 def _root(precision: Float[Tensor, "c f f"]) -> Float[Tensor, "c f f"]:
     """R with R Rᵀ = P⁻¹: the inverse transpose of P's Cholesky factor."""
     factor = torch.linalg.cholesky(precision)
     identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-    return torch.linalg.solve_triangular(factor.mT, identity.expand_as(factor), upper=True)
+    return torch.linalg.solve_triangular(factor.mT, identity, upper=True)
 
 
 class SNGPPosterior(Posterior):
@@ -281,7 +277,7 @@ class SNGPPosterior(Posterior):
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that the posterior is made of, by name."""
-        network = {f"network.{name}": value for name, value in self.network.state_dict().items()}
+        network = self.network.state_dict(prefix="network.")
         noise_std = torch.tensor(self.noise_std or 0.0, dtype=torch.float64)
         return {**network, "weights": self.weights, "root": self.root, "noise_std": noise_std}
 

@@ -1,4 +1,4 @@
-"""Pictures: each function draws on a given Axes and returns it. Needs `pip install gpn[plots]`."""
+"""Functions along one feature: bands, single draws, labels, and the codes behind them."""
 
 import colorsys
 from typing import TYPE_CHECKING
@@ -9,38 +9,10 @@ from torch import Tensor
 
 from gpn.core.task import Task
 from gpn.core.types import Draws
+from gpn.plots.palette import INK, PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Okabe and Ito's palette: tells methods apart for colour-blind readers and in print.
-PALETTE = {
-    "ours": "#0072B2",
-    "truth": "#000000",
-    "paper": "#D55E00",
-    "light": "#56B4E9",
-    "green": "#009E73",
-    "pink": "#CC79A7",
-    "orange": "#E69F00",
-    "grey": "#999999",
-}
-INK = "#222222"
-METHOD_COLORS = {
-    "gpn": "ours",
-    "gpn-paper": "paper",
-    "truth": "truth",
-    "ensemble-or": "green",
-    "ensemble-pr": "orange",
-    "ensemble": "grey",
-    "dropout": "pink",
-    "sngp": "light",
-}
-REST = {"dkl": "#8A6D3B", "gp": "#5A5A8A", "mcmc": "#444444"}
-
-
-def method_color(name: str) -> str:
-    """The colour that a method has in every figure."""
-    return PALETTE[METHOD_COLORS[name]] if name in METHOD_COLORS else REST.get(name, INK)
 
 
 def band(
@@ -102,6 +74,18 @@ def code_plane(axes: "Axes", codes: Float[Tensor, "s 2"]) -> "Axes":
     axes.set_ylabel("$z_2$")
     axes.set_aspect("equal", adjustable="datalim")
     return axes
+
+
+def code_functions(
+    axes: "Axes",
+    x: Float[Tensor, "n 1"],
+    draws: Draws,
+    codes: Float[Tensor, "s 2"],
+    *,
+    alpha: float = 0.8,
+) -> "Axes":
+    """The functions x → g(x, z_j), each in the colour that its code z_j has in `code_plane`."""
+    return functions(axes, x, draws, colors=code_colors(codes), alpha=alpha)
 
 
 def code_colors(codes: Float[Tensor, "s 2"]) -> list[str]:

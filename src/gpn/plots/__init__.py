@@ -1,0 +1,42 @@
+"""Pictures: each function draws on a given Axes and returns it. Needs `pip install gpn[plots]`.
+
+    axes = Figure().subplots()
+    plots.roc(axes, model.ood_score(X_test), model.ood_score(X_strange), label="GPN").legend()
+
+No function touches pyplot, and what has to be computed is in `gpn.metrics`. Several calls on one
+Axes compare several methods.
+"""
+
+from gpn.plots.detection import ood_histogram, roc, roc_curve
+from gpn.plots.palette import INK, METHOD_COLORS, PALETTE, method_color
+from gpn.plots.posterior import (
+    band,
+    code_colors,
+    code_functions,
+    code_plane,
+    functions,
+    observations,
+    outline,
+)
+from gpn.plots.trust import calibration, class_boxes, reliability, risk_coverage
+
+__all__ = [
+    "INK",
+    "METHOD_COLORS",
+    "PALETTE",
+    "band",
+    "calibration",
+    "class_boxes",
+    "code_colors",
+    "code_functions",
+    "code_plane",
+    "functions",
+    "method_color",
+    "observations",
+    "ood_histogram",
+    "outline",
+    "reliability",
+    "risk_coverage",
+    "roc",
+    "roc_curve",
+]

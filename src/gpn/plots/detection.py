@@ -1,0 +1,84 @@
+"""How well strangers are told from rows like the labeled ones."""
+
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gpn import metrics
+from gpn.plots.palette import CYCLE, PALETTE
+from gpn.plots.parts import Array, as_tensor, diagonal, joined
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDE = 50.0
+
+
+def roc(
+    axes: "Axes",
+    scores_id: Float[Array, "n"],
+    scores_ood: Float[Array, "m"],
+    *,
+    color: str = PALETTE["ours"],
+    label: str = "",
+) -> "Axes":
+    """Strangers found against false alarms as the threshold t falls, with the area in the label.
+
+    (P[score_id ≥ t], P[score_ood ≥ t]); AUC = P[score_ood > score_id], ties counted half.
+    """
+    scores = as_tensor(scores_id), as_tensor(scores_ood)
+    named = joined(label, f"AUC {metrics.ood_auc(*scores):.3f}")
+    return roc_curve(axes, *metrics.ood_roc(*scores), color=color, label=named)
+
+
+def roc_curve(
+    axes: "Axes",
+    false_alarms: Float[Array, "k"],
+    found: Float[Array, "k"],
+    *,
+    color: str = PALETTE["ours"],
+    label: str | None = None,
+    linewidth: float = 1.8,
+) -> "Axes":
+    """A curve that was measured before (`metrics.ood_roc`), over the diagonal of mere chance."""
+    diagonal(axes)
+    at, height = as_tensor(false_alarms).numpy(), as_tensor(found).numpy()
+    axes.plot(at, height, color=color, linewidth=linewidth, label=label)
+    axes.set(xlabel="false alarms", ylabel="strangers found")
+    return axes
+
+
+def ood_histogram(
+    axes: "Axes", scores: Mapping[str, Float[Array, "_"]], *, bins: int = 40
+) -> "Axes":
+    """The share of rows per bin of score, one outline per set of rows, the same bins for all.
+
+    Bins and axis are logarithmic where scores are positive and most of them spread by a factor
+    of fifty or more; scores of 0 are then counted in the first bin.
+    """
+    sets = {name: as_tensor(values).double() for name, values in scores.items()}
+    everything = torch.cat(list(sets.values()))
+    wide = _is_wide(everything)
+    shown = everything[everything > 0].log10() if wide else everything
+    ends = np.histogram_bin_edges(shown.numpy(), bins)
+    edges = 10**ends if wide else ends
+    for color, (name, values) in zip(itertools.cycle(CYCLE), sets.items(), strict=False):
+        counts, _ = np.histogram(values.clamp_min(edges[0]).numpy(), edges)
+        shares = counts / len(values)
+        axes.stairs(shares, edges, fill=True, color=color, alpha=0.22)
+        axes.stairs(shares, edges, color=color, linewidth=1.6, label=name)
+    axes.set(xlabel="OOD score", ylabel="share of rows", xscale="log" if wide else "linear")
+    return axes
+
+
+def _is_wide(values: Float[Tensor, "n"]) -> bool:
+    """Whether the middle 98 % of positive scores spans more than a linear axis can show."""
+    if bool((values < 0).any()) or not bool((values > 0).any()):
+        return False
+    low, high = np.quantile(values[values > 0].numpy(), [0.01, 0.99])
+    return bool(high > WIDE * low)
