@@ -16,6 +16,7 @@ from gpn.core.posterior import Posterior
 from gpn.core.strangers import made_up_images, made_up_rows
 from gpn.core.task import Task
 from gpn.core.types import as_generator
+from gpn.methods.gpn.config import JOINT_DIMENSIONS
 from gpn.scaling import Scale
 
 Array = NDArray[Any]
@@ -63,7 +64,7 @@ class Estimator(BaseEstimator):
         pool = None if X_unlabeled is None else self._validated(X_unlabeled)
         self.x_scale_ = Scale.of(X if pool is None else np.concatenate([X, pool]))
         kept, held_out = _split(_groups(X, y), y if n_classes else None, state)
-        dtype = torch.float64 if len(X) <= FEW_LABELS else torch.float32
+        dtype = _precision(X)
         x, seed = self._rows(X).to(dtype), as_seed(state)
         unlabeled = _made_up(x, seed) if pool is None else self._rows(pool).to(dtype)
         targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
@@ -125,6 +126,12 @@ class Estimator(BaseEstimator):
 
 def as_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _precision(X: Array) -> torch.dtype:
+    """Double where a posterior can be followed closely: few labels of few columns."""
+    close = len(X) <= FEW_LABELS and X[0].size <= JOINT_DIMENSIONS
+    return torch.float64 if close else torch.float32
 
 
 def most_unknown(scores: torch.Tensor, n: int) -> torch.Tensor:
