@@ -45,7 +45,9 @@ def model_of(estimator: Any, labeled: pd.DataFrame, target: str, pool: Any) -> T
     numbers = np.searchsorted(estimator.classes_, y) if is_classifier(estimator) else y
     said = ["a warning with <script>window.hacked = 3</script>"]
     rows = x, np.asarray(numbers, float)
-    record = FitRecord(len(x), len(pool), columns.notes, said, {"kept": 0.9}, *rows)
+    trial = {"beta": 0.1, "score": -0.51234, "error": 0.0123, "coverage": 0.95, "noise_std": 0.2}
+    found = {"prior_variance_kept": 0.9, "beta_search": [trial, {**trial, "beta": 0.3}]}
+    record = FitRecord(len(x), len(pool), columns.notes, said, found, *rows)
     return TableModel(estimator, columns, target, record)
 
 

@@ -64,10 +64,10 @@ def functions(
 
 
 def liveliest(curves: dict[str, Array], *, classes: bool) -> list[int]:
-    """The row and the feature whose functions change most along it, to be shown first."""
-    lines = [curves["mean"]] if classes else [curves["mean"][..., None], curves["std"][..., None]]
-    moves = sum(np.ptp(line, axis=2).sum(-1) for line in lines)
-    row, feature = np.unravel_index(np.argmax(moves), np.shape(moves))
+    """The row and the feature along which knowledge changes most, to be shown first."""
+    spread = (curves["high"] - curves["low"]).sum(-1) if classes else curves["std"]
+    moves = np.ptp(spread, axis=2)
+    row, feature = np.unravel_index(np.argmax(moves), moves.shape)
     return [int(row), int(feature)]
 
 

@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-SCRIPTS = ("plots.js", "measures.js", "unknown.js", "functions.js", "plane.js")
+SCRIPTS = ("plots.js", "measures.js", "unknown.js", "functions.js", "plane.js", "ready.js")
 NO_PLANE = {
     "gpn": "the functions of this variant are no affine function of their code.",
     "other": "this method has no code, its functions can only be drawn at random.",

@@ -145,6 +145,6 @@
   }
   rowSelect.addEventListener("change", draw);
   featureSelect.addEventListener("change", draw);
-  report.draw(draw);
+  report.draw("plot-functions", draw);
   report.functions = { state, movedLines, MARGIN };
 })();

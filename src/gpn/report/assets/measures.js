@@ -74,6 +74,14 @@
     hovertemplate: "%{x:.3~g}: %{y:.1%}",
   }));
 
+  // 1, 2 and 5 of every power of ten.
+  const logTicks = (edges) => {
+    const ends = [edges[0], edges[edges.length - 1]].map((v) => Math.floor(Math.log10(v)));
+    const powers = Array.from({ length: ends[1] - ends[0] + 1 }, (_, i) => ends[0] + i);
+    const tickvals = powers.flatMap((p) => [1, 2, 5].map((d) => Number(`${d}e${p}`)));
+    return powers.length > 5 ? {} : { tickvals, ticktext: tickvals.map(number) };
+  };
+
   const ood = () => {
     const scale = byId("ood-scale").value, rate = Number(byId("ood-rate").value);
     const flags = data.ood.flags, limit = flags.limits[rate - 1];
@@ -84,7 +92,7 @@
       `Above a score of ${number(limit)} a row is flagged: ${shares.join(", ")}.`;
     const line = { color: color("ink"), width: 1.5 };
     plot("plot-ood", steps(data.ood[scale]), {
-      xaxis: axis("OOD score", { type: scale, nticks: 8 }),
+      xaxis: axis("OOD score", { type: scale, ...(scale === "log" ? logTicks(data.ood.log.edges) : { nticks: 8 }) }),
       yaxis: axis("share of rows", { tickformat: ".0%", rangemode: "tozero" }),
       shapes: [{ type: "line", x0: limit, x1: limit, yref: "paper", y0: 0, y1: 1, line }],
     });
@@ -111,25 +119,25 @@
       };
     });
     plot("plot-boxes", traces, {
-      height: Math.max(240, 90 + 34 * data.classes.length),
+      height: Math.max(240, 90 + (data.classes.length > 12 ? 20 : 34) * data.classes.length),
       xaxis: axis("probability", { range: [-0.02, 1.02], tickformat: ".0%" }),
       yaxis: axis("", { type: "category", autorange: "reversed" }),
     });
   };
 
   if (data.labels) {
-    if (data.kind === "numbers") draw(coverage);
-    draw(data.kind === "numbers" ? spread : reliability);
-    draw(risk);
+    if (data.kind === "numbers") draw("plot-coverage", coverage);
+    draw("plot-calibration", data.kind === "numbers" ? spread : reliability);
+    draw("plot-risk", risk);
   }
   byId("ood-scale").value = data.ood.first;
-  draw(ood);
+  draw("plot-ood", ood);
   byId("ood-rate").addEventListener("input", ood);
   byId("ood-scale").addEventListener("change", ood);
   if (data.kind === "classes") {
     report.options(byId("boxes-row"), data.boxes.rows);
-    draw(boxes);
+    draw("plot-boxes", boxes);
     byId("boxes-row").addEventListener("change", boxes);
-    draw(entropy);
+    draw("plot-entropy", entropy);
   }
 })();

@@ -50,6 +50,7 @@
 
   const show = () => {
     waiting = false;
+    if (state.moved.length === 0) return; // not drawn yet: it will be, at this code
     Plotly.restyle("plot-functions", { y: movedLines() }, state.moved);
     Plotly.restyle("plot-plane", { x: [[state.code[0]]], y: [[state.code[1]]] }, [0]);
     tell();
@@ -87,18 +88,5 @@
   surface.addEventListener("pointerdown", follow);
   surface.addEventListener("keydown", press);
   byId("plane-reset").addEventListener("click", () => move(0, 0));
-  report.draw(draw);
-})();
-
-// Labels are cut to the width there is: once that has changed, cut them anew.
-(() => {
-  let width = innerWidth, timer = 0;
-  addEventListener("resize", () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => {
-      if (innerWidth !== width) report.redrawAll();
-      width = innerWidth;
-    }, 150);
-  });
-  document.documentElement.dataset.ready = "true";
+  report.draw("plot-plane", draw);
 })();

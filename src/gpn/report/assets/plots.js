@@ -89,11 +89,26 @@ report.plot = (name, traces, layout) =>
     responsive: true,
   });
 
-// Draw now, and again whenever the page changes its colours or its width.
-report.draw = (redraw) => {
+// A plot is drawn once it comes near the screen, so that the page opens quickly, and again
+// whenever the page changes its colours or its width.
+const waiting = new Map();
+const begin = (plot) => {
+  const redraw = waiting.get(plot);
+  near.unobserve(plot);
+  waiting.delete(plot);
+  if (!redraw) return;
   report.redraws.push(redraw);
   redraw();
 };
+const near = new IntersectionObserver(
+  (entries) => entries.filter((e) => e.isIntersecting).forEach((e) => begin(e.target)),
+  { rootMargin: "300px" });
+report.draw = (name, redraw) => {
+  const plot = report.byId(name);
+  waiting.set(plot, redraw);
+  near.observe(plot);
+};
+report.drawAll = () => [...waiting.keys()].forEach(begin);
 
 report.diagonal = (low, high) => ({
   type: "line", x0: low, x1: high, y0: low, y1: high,
@@ -101,6 +116,4 @@ report.diagonal = (low, high) => ({
 });
 
 report.options = (select, texts) => select.replaceChildren(...texts.map((t, i) => new Option(t, i)));
-
 report.redrawAll = () => report.redraws.forEach((redraw) => redraw());
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", report.redrawAll);

@@ -43,12 +43,16 @@
   };
 
   const rowChanged = () => {
+    listNear();
+    compare();
+  };
+
+  const listNear = () => {
     const row = rows[rowSelect.value];
     report.options(nearSelect, row.neighbours.map(
       (near, i) => `labeled row ${i + 1}: target ${near.target}, distance ${number(near.distance)}`));
     byId("unknown-table").querySelectorAll("tbody tr").forEach(
       (tr, i) => tr.setAttribute("aria-selected", String(i === Number(rowSelect.value))));
-    compare();
   };
 
   const table = (features) => byId("unknown-features").tBodies[0].replaceChildren(
@@ -70,7 +74,7 @@
     const most = 1.1 * Math.max(0.1, ...features.map((f) => Math.abs(f.units)));
     report.plot("plot-unknown", [bars], {
       height: 110 + 30 * Math.max(3, features.length),
-      xaxis: report.axis("standard deviations", { range: [-most, most], zeroline: true, zerolinecolor: report.color("quiet"), nticks: 6 }),
+      xaxis: report.axis("standard deviations", { range: [-most, most], zeroline: true, zerolinecolor: report.color("quiet"), nticks: 5, tickangle: 0 }),
       yaxis: report.axis("", {
         autorange: "reversed", tickvals: features.map((_, i) => i),
         ticktext: features.map((f) => report.short(f.name, width < 420 ? 18 : 28)),
@@ -83,6 +87,6 @@
   report.options(rowSelect, rows.map((row) => row.label));
   rowSelect.addEventListener("change", rowChanged);
   nearSelect.addEventListener("change", compare);
-  rowChanged();
-  report.redraws.push(compare);
+  listNear();
+  report.draw("plot-unknown", compare);
 })();
