@@ -50,6 +50,9 @@ def fit(
     method: Annotated[str, typer.Option(help="see gpn methods")] = "gpn",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     seed: int = 0,
+    keep_rows: Annotated[
+        bool, typer.Option("--keep-rows/--forget-rows", help="labeled rows in the file (2,000)")
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Learn to predict a column, and to know the rows it cannot be predicted for."""
@@ -64,13 +67,18 @@ def fit(
         classes = is_class(target_of(table, target)) if kind == "auto" else _asks_for_classes(kind)
         what = "classes" if classes else "numbers"
         _tell(f"{len(table)} labeled rows; {target!r} holds {what}", as_json=as_json)
-        options = {"device": device, "random_state": seed, "verbose": sys.stderr.isatty()}
+        options: dict[str, Any] = {
+            "device": device,
+            "random_state": seed,
+            "verbose": sys.stderr.isatty(),
+        }
+        options |= {"classes": classes, "method": method, "keep_rows": keep_rows}
         pool = None if unlabeled is None else frames.read(unlabeled, texts_of(table))
         if pool is None:
             _tell("unlabeled rows are made up; --unlabeled is better", as_json=as_json)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MadeUpPoolWarning)
-            model = fit_table(table, target, pool, classes=classes, method=method, **options)
+            model = fit_table(table, target, pool, **options)
         for note in model.columns.notes:
             _tell(note, as_json=as_json)
         model.save(out)
@@ -148,6 +156,27 @@ def evaluate(
         texts = known.texts
         others = None if strangers is None else frames.read(strangers, texts)
         _result(known.evaluate(frames.read(table, texts), others), as_json)
+
+
+@app.command(epilog="Example: gpn report tc.gpn test.csv --pool pool.csv --out report.html")
+def report(
+    model: ModelFile,
+    table: TableFile,
+    out: Annotated[Path, typer.Option(help="the page: one HTML file that needs no network")],
+    pool: Annotated[Path | None, typer.Option(help="unlabeled rows to look at, too")] = None,
+    device: str = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """A page about a model: calibration, unknown rows, and its functions to play with."""
+    with errors(as_json=as_json), say.status("reading") as status:
+        from gpn import frames
+        from gpn.report import write_report
+
+        known = _model(model, device)
+        others = None if pool is None else frames.read(pool, known.columns.categories)
+        rows = frames.read(table, known.texts)
+        write_report(known, rows, others, out, tell=status.update)
+        _result({"rows": len(rows), "out": str(out), "bytes": out.stat().st_size}, as_json)
 
 
 @app.command(epilog="Example: gpn methods --json")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -19,6 +20,7 @@ from torch import Tensor
 from gpn.core.posterior import Posterior
 from gpn.encoding import decode_settings, encode
 from gpn.estimators import GPNClassifier, GPNRegressor, PosteriorClassifier, PosteriorRegressor
+from gpn.fit_record import FitRecord
 from gpn.saving import Saveable, Saved, as_saved, restore_posterior, write
 from gpn.scaling import Scale
 
@@ -30,12 +32,18 @@ KINDS: dict[str, Any] = {
 }
 
 
-def save_model(model: Any, path: str | os.PathLike[str], **more: Any) -> None:
-    """Write a fitted estimator to `path`, and whatever `more` should stand in its header."""
+def save_model(
+    model: Any,
+    path: str | os.PathLike[str],
+    arrays: Mapping[str, NDArray[np.float64]] | None = None,
+    **more: Any,
+) -> None:
+    """Write a fitted estimator to `path`, `arrays` beside its own, and `more` in its header."""
     posterior: Saveable = model.posterior_
     saved = as_saved(posterior, path)
     header = {**saved.header, "estimator": json.dumps({**_facts(model), **more})}
-    write(replace(saved, header=header, tensors={**saved.tensors, **_arrays(model)}))
+    others = {f"{PREFIX}{name}": torch.tensor(array) for name, array in (arrays or {}).items()}
+    write(replace(saved, header=header, tensors={**saved.tensors, **_arrays(model), **others}))
 
 
 def load_model(saved: Saved, device: str | torch.device) -> Any:
@@ -46,7 +54,7 @@ def load_model(saved: Saved, device: str | torch.device) -> Any:
     facts = saved.json("estimator")
     try:
         model = _fitted(facts, posterior, own)
-        return model if "columns" not in facts else _of_table(model, facts)
+        return model if "columns" not in facts else _of_table(model, facts, own)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"what {saved.path} says of its estimator must be complete, got {error!r}; "
@@ -71,11 +79,20 @@ def _fitted(facts: dict[str, Any], posterior: Posterior, tensors: Mapping[str, T
     return model
 
 
-def _of_table(model: Any, facts: dict[str, Any]) -> Any:
+def _of_table(model: Any, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     from gpn.columns import Columns
     from gpn.table_model import TableModel
 
-    return TableModel(model, Columns(**facts["columns"]), facts["target"])
+    columns, record = Columns(**facts["columns"]), _record(facts.get("record"), tensors)
+    return TableModel(model, columns, facts["target"], record)
+
+
+def _record(facts: dict[str, Any] | None, tensors: Mapping[str, Tensor]) -> FitRecord | None:
+    if facts is None:
+        return None
+    found = {name: tensors.get(f"{PREFIX}labeled_{name}") for name in "xy"}
+    rows: dict[str, Any] = {name: part.numpy() for name, part in found.items() if part is not None}
+    return FitRecord(**facts, **rows)
 
 
 def _facts(model: Any) -> dict[str, Any]:

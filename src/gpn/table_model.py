@@ -1,7 +1,9 @@
 """A model of a table: an estimator, the columns that it reads, and the one that it predicts."""
 
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from gpn.estimators import (
     PosteriorClassifier,
     PosteriorRegressor,
 )
+from gpn.fit_record import FitRecord, diagnostics_of, some_rows
 from gpn.model_file import save_model
 
 if TYPE_CHECKING:
@@ -29,11 +32,12 @@ MOST_CLASSES = 20
 
 @dataclass(frozen=True)
 class TableModel:
-    """`predict(frame)` gives a frame: what `gpn predict` writes."""
+    """`predict(frame)` gives a frame: what `gpn predict` writes. `record` is the fit's own."""
 
     estimator: Any
     columns: Columns
     target: str
+    record: FitRecord | None = None
 
     @property
     def is_classifier(self) -> bool:
@@ -127,7 +131,12 @@ class TableModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """The whole model as one file, for `gpn.load`."""
-        save_model(self.estimator, path, columns=self.columns.facts(), target=self.target)
+        more: dict[str, Any] = {"columns": self.columns.facts(), "target": self.target}
+        if self.record is None:
+            save_model(self.estimator, path, **more)
+            return
+        more["record"] = self.record.facts()
+        save_model(self.estimator, path, arrays=self.record.arrays(), **more)
 
 
 def fit_table(
@@ -137,9 +146,13 @@ def fit_table(
     *,
     classes: bool | None = None,
     method: str = "gpn",
+    keep_rows: bool = True,
     **options: Any,
 ) -> TableModel:
-    """A model of `target`; `classes` None looks at its values."""
+    """A model of `target`; `classes` None looks at its values.
+
+    With `keep_rows` the model carries at most 2,000 labeled rows, for its report.
+    """
     y = target_of(labeled, target)
     columns = Columns.of(labeled, target)
     kinds: dict[bool, Any] = {False: GPNRegressor, True: GPNClassifier}
@@ -149,8 +162,37 @@ def fit_table(
             raise TableError(f"a device can be chosen for the method gpn only, got {method!r}.")
         options = {"method": method, **options}
     estimator = kinds[is_class(y) if classes is None else classes](**options)
-    pool = None if unlabeled is None else columns.encode(unlabeled)
-    return TableModel(estimator.fit(columns.encode(labeled), np.asarray(y), pool), columns, target)
+    x, pool = columns.encode(labeled), None if unlabeled is None else columns.encode(unlabeled)
+    with _remembered() as said:
+        estimator.fit(x, np.asarray(y), pool)
+    record = FitRecord(
+        len(x),
+        None if pool is None else len(pool),
+        columns.notes,
+        said,
+        diagnostics_of(estimator.posterior_),
+        *(some_rows(x, _as_numbers(estimator, y)) if keep_rows else ()),
+    )
+    return TableModel(estimator, columns, target, record)
+
+
+@contextmanager
+def _remembered() -> Iterator[list[str]]:
+    """The texts of all warnings, which are given as ever once this ends."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield texts
+    for entry in caught:
+        texts.append(str(entry.message))
+        warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+
+
+def _as_numbers(estimator: Any, y: "Series[Any]") -> Any:
+    """Targets, or the numbers of classes."""
+    if not is_classifier(estimator):
+        return np.asarray(y, np.float64)
+    return np.searchsorted(estimator.classes_, np.asarray(y)).astype(np.float64)
 
 
 def target_of(table: "DataFrame", target: str) -> "Series[Any]":

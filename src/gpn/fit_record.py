@@ -1,0 +1,66 @@
+"""What a model of a table remembers of its fit: how many rows, some of them, and what was said."""
+
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_ROWS = 2000
+MOST_NUMBERS = 250_000  # two megabytes of a model's file
+FEWEST_ROWS = 50
+
+
+@dataclass(frozen=True)
+class FitRecord:
+    """`x` are some labeled rows as numbers, `y` their targets (of classes the number of each).
+
+    labeled, unlabeled: how many rows there were; unlabeled None means that some were made up.
+    notes: what was done to columns. warnings: what the fit warned of. diagnostics: what it measured
+    of itself.
+    """
+
+    labeled: int
+    unlabeled: int | None
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+    x: NDArray[np.float64] | None = field(default=None, repr=False)
+    y: NDArray[np.float64] | None = field(default=None, repr=False)
+
+    def facts(self) -> dict[str, Any]:
+        """What JSON can hold of it."""
+        names = ("labeled", "unlabeled", "notes", "warnings", "diagnostics")
+        return {name: getattr(self, name) for name in names}
+
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """The rest."""
+        if self.x is None or self.y is None:
+            return {}
+        return {"labeled_x": self.x, "labeled_y": self.y}
+
+
+def some_rows(
+    x: NDArray[np.float64], y: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """At most 2,000 rows, picked evenly, and fewer of very wide tables."""
+    most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_NUMBERS // max(1, x.shape[1])))
+    if len(x) <= most:
+        return x, y
+    picked = np.sort(np.random.default_rng(0).choice(len(x), most, replace=False))
+    return x[picked], y[picked]
+
+
+def diagnostics_of(posterior: Any) -> dict[str, Any]:
+    """The numbers that a fit left in its story, and how long it trained."""
+    story = getattr(posterior, "report", None) or {}
+    numbers = {name: float(value) for name, value in story.items() if isinstance(value, Real)}
+    if "beta_search" in story:
+        numbers["beta_search"] = story["beta_search"]
+    history = story.get("history")
+    if history is not None:
+        numbers |= {"steps": history.steps, "training_seconds": round(history.seconds, 2)}
+        if history.stopped_at is not None:
+            numbers["stopped_at"] = history.stopped_at
+    return numbers
