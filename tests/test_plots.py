@@ -69,9 +69,9 @@ def test_it_leaves_pyplot_and_its_settings_alone(
     axes: Axes, draw: Callable[[Axes], Axes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it is an error now
-    before = dict(matplotlib.rcParams)
+    before = matplotlib.rcParams.copy()
     draw(axes).figure.canvas.draw()
-    assert dict(matplotlib.rcParams) == before
+    assert matplotlib.rcParams.copy() == before
 
 
 @pytest.mark.parametrize("draw", EVERY.values(), ids=EVERY.keys())
