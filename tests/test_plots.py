@@ -68,6 +68,7 @@ def test_it_draws_on_the_given_axes_and_returns_them(
 def test_it_leaves_pyplot_and_its_settings_alone(
     axes: Axes, draw: Callable[[Axes], Axes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    matplotlib.use("agg")  # else whoever reads all settings makes matplotlib look for a screen
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it is an error now
     before = matplotlib.rcParams.copy()
     draw(axes).figure.canvas.draw()
