@@ -46,7 +46,9 @@ def scalability() -> "Figure":
     for axes, (task, report) in zip(every, files.items(), strict=True):
         for (method, how), rows in _lines(report["rows"]).items():
             _growth(axes, method, how, rows)
-        axes.set(xscale="log", xlabel="training time in seconds", ylabel="OOD AUC")
+        axes.set(xscale="log", yscale="logit", xlabel="training time in seconds", ylabel="OOD AUC")
+        axes.yaxis.set_major_formatter(lambda auc, _: f"{auc:.4g}")
+        axes.yaxis.set_minor_formatter(lambda auc, _: "")
         axes.set_title(TITLES[task])
     _legend(picture, every)
     return picture
@@ -137,16 +139,23 @@ def shares() -> "Figure":
 def _share_line(
     axes: "Axes", rows: list[dict[str, Any]], method: str, metric: str, style: str
 ) -> None:
-    of = {
-        share: [r["metrics"][metric] for r in rows if (r["method"], r["share"]) == (method, share)]
-        for share in SHARES
-    }
-    means, stds = ([f(of[share]) for share in SHARES] for f in (np.mean, np.std))
+    """A line over the shares; where there is no pool to share, a mark of its own."""
+    look: dict[str, Any] = {"color": method_color(method), "capsize": 2, "marker": "o", "ms": 3}
+    points = [_point(rows, method, share, metric) for share in SHARES]
+    line = [point for point in points[:-1] if point is not None]
     label = _label(method) if style == "-" else None
-    color = method_color(method)
-    axes.errorbar(
-        range(len(SHARES)), means, stds, color=color, linestyle=style, label=label, capsize=2
-    )
+    axes.errorbar(*zip(*line, strict=True), linestyle=style, label=label, **look)
+    if points[-1] is not None:
+        axes.errorbar(*points[-1], **look, mfc="none" if style == ":" else None)
+
+
+def _point(
+    rows: list[dict[str, Any]], method: str, share: str, metric: str
+) -> tuple[int, float, float] | None:
+    """Where a share stands, the mean there and its spread; None where nothing was measured."""
+    same = [row for row in rows if (row["method"], row["share"]) == (method, share)]
+    values = [row["metrics"][metric] for row in same]
+    return (list(SHARES).index(share), np.mean(values), np.std(values)) if values else None
 
 
 def _share_name(share: str) -> str:
@@ -183,10 +192,11 @@ def _pictures(task: str) -> dict[str, dict[str, Any]]:
 
 
 def _panels(count: int) -> tuple["Figure", list["Axes"]]:
-    """Up to two panels side by side, more in two columns."""
+    """Up to three panels side by side, more in two columns."""
     from matplotlib.figure import Figure
 
-    columns, rows = min(count, 2), -(-count // 2)
+    columns = count if count <= 3 else 2
+    rows = -(-count // columns)
     picture = Figure((4.6 * columns, 0.7 + 3.6 * rows), layout="constrained")
     every = list(picture.subplots(rows, columns, squeeze=False).flat)
     for spare in every[count:]:
