@@ -20,6 +20,8 @@ from gpn.core.train import TrainConfig
 JOINT_LABELS = 64
 JOINT_CLASS_LABELS = 300
 JOINT_DIMENSIONS = 10
+# In a wide table, conditioned anchors predict and detect better up to about a thousand labels.
+WIDE_CONDITIONED_LABELS = 1000
 MADE_UP = 1 / 3
 RAMPS = 16
 
@@ -33,8 +35,8 @@ class GPNConfig(Config):
         How the pull towards the prior treats rows. "joint": the paper's full σ_ε² δᵀ Σ_Ŷ⁻¹ δ over
         labels and pool (exact; few labels), with Σ_Ŷ in closed form where the prior has one, else
         from its own draws. "conditioned": prior functions conditioned on all labels in the space
-        of the prior's leading features (many labels, few dimensions). "independent": β ‖δ‖² row
-        by row (many labels, many dimensions, classes).
+        of the prior's leading features (many labels of few dimensions, few of many).
+        "independent": β ‖δ‖² row by row (many labels, many dimensions, classes).
     codes
         "spectral": the prior's eigenfunctions are the code's axes, every z has its prior function.
         "learnt": the paper's k stored prior networks, each with a learnt code.
@@ -185,6 +187,8 @@ class GPNConfig(Config):
             return ConvTrunk()
         dim = torch.Size(task.input_shape).numel()
         if dim > JOINT_DIMENSIONS:
+            if anchor == "conditioned":
+                return MLPTrunk(widths=(256, 256), activation="relu", ramps=RAMPS)
             extras: dict[str, Any] = {"dropout": 0.15, "ramps": RAMPS}
             own = extras if self._detects(anchor) else {}
             return MLPTrunk(widths=(512, 512, 512, 512), activation="relu", **own)
@@ -228,10 +232,18 @@ class GPNConfig(Config):
         )
 
     def _anchor(self, task: Task) -> str:
-        small = len(task.input_shape) == 1 and task.input_shape[0] <= JOINT_DIMENSIONS
-        if not small or not (self.prior or MLPPrior()).has_kernel or self.pairing == "one":
+        table = len(task.input_shape) == 1
+        if not table or not (self.prior or MLPPrior()).has_kernel or self.pairing == "one":
             return "independent"
-        if len(task.x_obs) <= (JOINT_CLASS_LABELS if task.is_classification else JOINT_LABELS):
+        small, n_labels = task.input_shape[0] <= JOINT_DIMENSIONS, len(task.x_obs)
+        joint = JOINT_CLASS_LABELS if task.is_classification else JOINT_LABELS
+        if small and n_labels <= joint:
             return "joint"
-        conditioned = not task.is_classification and self.generator == "affine"
-        return "conditioned" if conditioned and self.codes == "spectral" else "independent"
+        affine = (self.codes, self.generator) == ("spectral", "affine")
+        close = affine and not task.is_classification
+        return "conditioned" if close and (small or self._few_of_many(task)) else "independent"
+
+    def _few_of_many(self, task: Task) -> bool:
+        """Few labels of a wide table, and nothing asked for that only independent anchors have."""
+        asked = self.beta is not None or self.pool_weights == "mixture"
+        return len(task.x_obs) <= WIDE_CONDITIONED_LABELS and not asked
