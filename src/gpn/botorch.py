@@ -10,6 +10,8 @@
 
 import copy
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -33,6 +35,7 @@ from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.scaling import Scale
 
 POOL_ROWS = 512
+QUICK_STEPS = 300
 
 
 class GPNModel(Model):
@@ -53,7 +56,8 @@ class GPNModel(Model):
         super().__init__()
         _check_posterior(posterior)
         self.gpn = posterior
-        self.generator = posterior.generator
+        # L-BFGS needs smoother values than float32 gives, whatever the fit was in
+        self.generator = copy.deepcopy(posterior.generator).double()
         dim, outputs = posterior.signature.input_shape[0], posterior.n_outputs
         x = x_scale or Scale(np.zeros(dim), np.ones(dim))
         y = y_scale or Scale(np.zeros(outputs), np.ones(outputs))
@@ -92,10 +96,13 @@ class GPNModel(Model):
         rows = _sobol(bounds, seeds) if pool is None else pool
         x, unlabeled = (_scaled(values, x_scale) for values in (train_X, rows))
         task = Task(x, _scaled(train_Y, y_scale), pool=unlabeled)
-        method = GPN(quick_config(task) if config is None else config)
-        with warnings.catch_warnings():  # marginals stay exact, and dimensions are what they are
+        if config is not None:
+            return cls(GPN(config).fit(task, rng=seeds, progress=False), x_scale, y_scale)
+        with _one_thread(), warnings.catch_warnings():
+            # in many dimensions few axes hold little; what is asked for here are marginals
             warnings.filterwarnings("ignore", message="the .* code axes should hold")
-            return cls(method.fit(task, rng=seeds, progress=False), x_scale, y_scale)
+            posterior = GPN(quick_config(task)).fit(task, rng=seeds, progress=False)
+        return cls(posterior, x_scale, y_scale)
 
     @property
     def num_outputs(self) -> int:
@@ -185,7 +192,7 @@ def quick_config(task: Task) -> GPNConfig:
         reference_rows=POOL_ROWS,
         trunk=MLPTrunk(widths=(256, 256), fourier=128),
         train=TrainConfig(
-            steps=300,
+            steps=QUICK_STEPS,
             label_batch=64,
             pool_batch=128,
             learning_rate=1e-2,
@@ -193,6 +200,17 @@ def quick_config(task: Task) -> GPNConfig:
             dtype="float32",
         ),
     )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Networks this small are not worth sharing, and threads that wait for a busy core spin."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _dense(slopes: Tensor, weights: Tensor, blocks: int) -> Tensor:

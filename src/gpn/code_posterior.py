@@ -10,6 +10,7 @@ from botorch.sampling.base import MCSampler
 from botorch.sampling.get_sampler import GetSampler
 from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from linear_operator import to_linear_operator
 from torch import Size, Tensor
 from torch.quasirandom import SobolEngine
 
@@ -121,9 +122,10 @@ class AffineCodePosterior(CodePosterior):
         if self.noise_variance is not None:
             noise = self.noise_variance.expand(self.shape).flatten(-2)
             covariance = covariance + torch.diag_embed(noise)
+        lazy = to_linear_operator(covariance)  # factored with care, if at all: its rank may be low
         if self.shape[-1] == 1:
-            return MultivariateNormal(self.centre[..., 0], covariance)
-        return MultitaskMultivariateNormal(self.centre, covariance)
+            return MultivariateNormal(self.centre[..., 0], lazy)
+        return MultitaskMultivariateNormal(self.centre, lazy)
 
     def functions(self, codes: Tensor) -> Tensor:
         samples = codes.shape[: codes.ndim - 1 - len(self.batch_shape)]
