@@ -1,7 +1,5 @@
 """Thirty experiments on the Branin function: a GPN, a Gaussian process and random search.
 
-    python examples/bayesian_optimisation.py --out regret.png
-
 All start from the same six points. About a minute; needs pip install 'gpn[botorch,plots]'.
 """
 
@@ -39,26 +37,23 @@ def by_gaussian_process(x, y):
     return most_promising(model, y)
 
 
-def by_chance(x, y):
-    return sobol[len(x), None]
-
-
 def most_promising(model, y):
     improvement = qLogExpectedImprovement(model, best_f=y.max())
     return optimize_acqf(improvement, function.bounds, q=1, num_restarts=4, raw_samples=128)[0]
 
 
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
-names = {"GPN": by_gpn, "Gaussian process": by_gaussian_process, "random search": by_chance}
-for name, next_point in names.items():
+ways = {"GPN": by_gpn, "Gaussian process": by_gaussian_process}
+for name, next_point in {**ways, "random search": lambda x, y: sobol[len(x), None]}.items():
     torch.manual_seed(0)
     x = sobol[:6]
     while len(x) < len(sobol):
         x = torch.cat([x, next_point(x, function(x)[:, None])])
     regret = function.optimal_value - function(x).cummax(0).values[5:]
     ax.step(range(len(regret)), regret, where="post", label=f"{name}: {regret[-1]:.2g}")
-ax.set(yscale="log", xlabel="experiments after the first six", ylabel="maximum − best so far")
-ax.set_title("Regret on the Branin function (lower is better)")
+ax.set(
+    yscale="log", xlabel="experiments after the first six", ylabel="regret: maximum − best so far"
+)
 figure.legend(loc="outside lower center", ncols=3, frameon=False)
 options.out.parent.mkdir(parents=True, exist_ok=True)
 figure.savefig(options.out, dpi=150)
