@@ -51,9 +51,7 @@ for name, next_point in {**ways, "random search": lambda x, y: sobol[len(x), Non
         x = torch.cat([x, next_point(x, function(x)[:, None])])
     regret = function.optimal_value - function(x).cummax(0).values[5:]
     ax.step(range(len(regret)), regret, where="post", label=f"{name}: {regret[-1]:.2g}")
-ax.set(
-    yscale="log", xlabel="experiments after the first six", ylabel="regret: maximum − best so far"
-)
+ax.set(yscale="log", xlabel="experiments after the first six", ylabel="maximum − best so far")
 figure.legend(loc="outside lower center", ncols=3, frameon=False)
 options.out.parent.mkdir(parents=True, exist_ok=True)
 figure.savefig(options.out, dpi=150)
