@@ -1,0 +1,45 @@
+"""Bayesian optimisation: runs that resume, and what the committed figures say."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments import optimisation
+
+SHORT = ["--seeds", "1", "--steps", "1", "--function", "branin-2"]
+
+
+def test_a_run_is_kept_and_not_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimisation, "run_all", in_this_process)
+    monkeypatch.setattr("gpn.botorch.QUICK_STEPS", 20)
+    out = tmp_path / "short.json"
+    optimisation.main([*SHORT, "--out", str(out)])
+    report = json.loads(out.read_text())
+    curves = report["regret"]["branin-2"]
+    assert {"steps", "seeds", "device", "versions"} <= set(report)
+    starts = {curve["mean"][0] for curve in curves.values()}
+    assert list(curves) == list(optimisation.METHODS)
+    assert len(starts) == 1  # every method has the same first points
+    assert all(curve["mean"][1] <= curve["mean"][0] for curve in curves.values())
+    assert out.with_suffix(".png").exists()
+    assert "| branin-2 |" in capsys.readouterr().out
+    monkeypatch.setattr(optimisation, "optimise", None)  # nothing is left to run
+    optimisation.main([*SHORT, "--out", str(out)])
+    assert json.loads(out.read_text()) == report
+
+
+def in_this_process(jobs: int, everything: list[tuple[object, ...]]) -> None:
+    for each in everything:
+        optimisation.run(*each)
+
+
+@pytest.mark.skipif(not optimisation.SUMMARY.exists(), reason="the figures are not made yet")
+@pytest.mark.parametrize("method", ["gpn-qlogei", "gpn-thompson"])
+def test_a_gpn_beats_random_search_on_three_functions_at_least(method: str) -> None:
+    report = json.loads(optimisation.SUMMARY.read_text())
+    assert len(report["seeds"]) >= 5
+    won = [by[method]["mean"][-1] < by["random"]["mean"][-1] for by in report["regret"].values()]
+    assert sum(won) >= 3
