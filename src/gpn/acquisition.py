@@ -1,4 +1,4 @@
-"""Which rows to label next: pure functions of joint draws, so that a batch is diverse.
+"""Which rows to label next: pure functions of what rows have in common, so that a batch is diverse.
 
 Both are greedy: a row is judged given those that were picked before it.
 """
@@ -10,41 +10,42 @@ from torch import Tensor
 from gpn.core.posterior import entropy
 from gpn.core.types import Draws
 
+Root = Float[Tensor, "o s n"]
 CONFIGURATIONS = 256
 ROWS_AT_ONCE = 1024
 
 
-def reduce_variance(draws: Draws, count: int, noise_variance: float = 0.0) -> Int[Tensor, "count"]:
+def reduce_variance(root: Root, count: int, noise_variance: float = 0.0) -> Int[Tensor, "count"]:
     """Rows whose labels would lower the summed variance of all rows most, one after the other.
 
-    For jointly Gaussian draws a label at i leaves  C − C_·i C_i· / (C_ii + σ²),  so that the gain
-    is  Σ_j C_ji² / (C_ii + σ²),  summed over outputs; C is then conditioned, and so on.
+    With C = LᵀL (`posterior.covariance_root`) a label at i leaves  C − C_·i C_i· / (C_ii + σ²),  so
+    that the gain is  Σ_j C_ji² / (C_ii + σ²),  summed over outputs; C is then conditioned, and so
+    on.
     """
-    centred = (draws - draws.mean(0)).permute(2, 0, 1) / (len(draws) - 1) ** 0.5
-    noise = max(noise_variance, 1e-6 * float(centred.square().sum(1).mean()))
-    left = torch.ones(draws.shape[1], dtype=torch.bool, device=draws.device)
+    noise = max(noise_variance, 1e-6 * float(root.square().sum(1).mean()))
+    left = torch.ones(root.shape[2], dtype=torch.bool, device=root.device)
     picked: list[int] = []
-    for _ in range(min(count, draws.shape[1])):
-        row = int(_gains(centred, noise).masked_fill(~left, -1.0).argmax())
+    for _ in range(min(count, root.shape[2])):
+        row = int(_gains(root, noise).masked_fill(~left, -1.0).argmax())
         left[row] = False
         picked.append(row)
-        centred = _conditioned(centred, row, noise)
+        root = _conditioned(root, row, noise)
     return torch.tensor(picked, dtype=torch.long)
 
 
-def _gains(centred: Float[Tensor, "o s n"], noise: float) -> Float[Tensor, "n"]:
+def _gains(root: Root, noise: float) -> Float[Tensor, "n"]:
     """Σ_j C_ji² / (C_ii + σ²) = ‖Lᵀ(L c_i)‖² / …, without the n × n matrix."""
-    small = centred @ centred.mT
-    lengths = (centred * (small @ centred)).sum(1)
-    return (lengths / (centred.square().sum(1) + noise)).sum(0)
+    small = root @ root.mT
+    lengths = (root * (small @ root)).sum(1)
+    return (lengths / (root.square().sum(1) + noise)).sum(0)
 
 
-def _conditioned(centred: Float[Tensor, "o s n"], row: int, noise: float) -> Tensor:
-    """Draws with the covariance that is left once `row` is labeled: (I − t vvᵀ) on the left."""
-    v = centred[:, :, row]
+def _conditioned(root: Root, row: int, noise: float) -> Root:
+    """The root of the covariance that is left once `row` is labeled: (I − t vvᵀ) on the left."""
+    v = root[:, :, row]
     length = v.square().sum(1, keepdim=True)
     shrink = (1 - (noise / (length + noise)).sqrt()) / length.clamp_min(1e-300)
-    return centred - (shrink * v)[:, :, None] * torch.einsum("os,osn->on", v, centred)[:, None, :]
+    return root - (shrink * v)[:, :, None] * torch.einsum("os,osn->on", v, root)[:, None, :]
 
 
 def batch_bald(logits: Draws, count: int, rng: torch.Generator) -> Int[Tensor, "count"]:

@@ -80,9 +80,15 @@ class Posterior(ABC):
 
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
         """Cov[g(x, z), g(x', z)] between the rows of `x`, one matrix per output."""
-        draws = self.sample(x, _at_least_two(n), rng)
-        centred = (draws - draws.mean(0)).movedim(-1, 0)
-        return centred.mT @ centred / (n - 1)
+        root = self.covariance_root(x, n, rng)
+        return (root.mT @ root).to(self.dtype)
+
+    def covariance_root(
+        self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0
+    ) -> Float[Tensor, "o s n"]:
+        """L with LᵀL the covariance between rows: `n` centred draws, unless it is known exactly."""
+        draws = self.sample(x, _at_least_two(n), rng).double()
+        return (draws - draws.mean(0)).permute(2, 0, 1) / (n - 1) ** 0.5
 
     def interval(
         self,

@@ -24,7 +24,6 @@ FEW_LABELS = 1000
 FEWEST_TO_HOLD_OUT = 50
 MOST_HELD_OUT = 1000
 MOST_REPEATS = 10
-MOST_CANDIDATES = 5000
 DRAWS = 200
 
 
@@ -134,10 +133,9 @@ def _precision(X: Array) -> torch.dtype:
     return torch.float64 if close else torch.float32
 
 
-def most_unknown(scores: torch.Tensor, n: int) -> torch.Tensor:
-    """The rows that a joint choice of `n` is made from: all, or the thousands that score most."""
-    most = min(len(scores), max(MOST_CANDIDATES, n))
-    return scores.topk(most).indices.sort().values
+def most_unknown(scores: torch.Tensor, most: int) -> torch.Tensor:
+    """The rows that a joint choice is made from: all, or the `most` that score highest."""
+    return scores.topk(min(len(scores), most)).indices.sort().values
 
 
 def to_numpy(values: torch.Tensor) -> Array:

@@ -14,6 +14,7 @@ from gpn.core.types import as_generator
 from gpn.estimators.base import DRAWS, Array, Estimator, as_seed, most_unknown, to_numpy
 
 ROWS_AT_ONCE = 10_000
+MOST_CANDIDATES = 5000
 
 
 class Classifier(ClassifierMixin, Estimator):
@@ -64,7 +65,7 @@ class Classifier(ClassifierMixin, Estimator):
     def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
         """The numbers of the `n` rows whose classes tell most about the function, together."""
         x = self._inputs(X_pool)
-        some = most_unknown(self.posterior_.mutual_information(x).cpu(), n)
+        some = most_unknown(self.posterior_.mutual_information(x).cpu(), max(MOST_CANDIDATES, n))
         picked = acquisition.batch_bald(self._draws(x[some], DRAWS, 0), n, as_generator(0))
         return to_numpy(some[picked])
 

@@ -12,6 +12,8 @@ from gpn import acquisition
 from gpn.estimators.base import DRAWS, Array, Estimator, as_seed, most_unknown, to_numpy
 from gpn.scaling import Scale
 
+MOST_CANDIDATES = 20_000
+
 
 class Regressor(RegressorMixin, Estimator):
     """Targets, one or several, in the units they came in."""
@@ -80,9 +82,10 @@ class Regressor(RegressorMixin, Estimator):
     def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
         """The numbers of the `n` rows whose labels would leave the least variance in the pool."""
         x = self._inputs(X_pool)
-        some = most_unknown(torch.from_numpy(self._scores(x)), n)
+        some = most_unknown(torch.from_numpy(self._scores(x)), max(MOST_CANDIDATES, n))
         noise = self.posterior_.noise_std or 0.0
-        picked = acquisition.reduce_variance(self._draws(x[some], DRAWS, 0), n, noise**2)
+        root = self.posterior_.covariance_root(x[some], DRAWS).cpu().double()
+        picked = acquisition.reduce_variance(root, n, noise**2)
         return to_numpy(some[picked])
 
     def _scores(self, x: torch.Tensor) -> Array:

@@ -19,6 +19,8 @@ from gpn.core.train import TrainConfig
 # Beyond as many labels as there are noise axes, conditioned anchors come closer (fidelity/reach).
 JOINT_LABELS = 64
 JOINT_CLASS_LABELS = 300
+# In more dimensions the joint loss of targets is too stiff to train to its minimum.
+JOINT_TARGET_DIMENSIONS = 2
 JOINT_DIMENSIONS = 10
 # In a wide table, conditioned anchors predict and detect better up to about a thousand labels.
 WIDE_CONDITIONED_LABELS = 1000
@@ -235,13 +237,19 @@ class GPNConfig(Config):
         table = len(task.input_shape) == 1
         if not table or not (self.prior or MLPPrior()).has_kernel or self.pairing == "one":
             return "independent"
-        small, n_labels = task.input_shape[0] <= JOINT_DIMENSIONS, len(task.x_obs)
-        joint = JOINT_CLASS_LABELS if task.is_classification else JOINT_LABELS
-        if small and n_labels <= joint:
-            return "joint"
         affine = (self.codes, self.generator) == ("spectral", "affine")
         close = affine and not task.is_classification
+        if self._joint(task, closer=close):
+            return "joint"
+        small = task.input_shape[0] <= JOINT_DIMENSIONS
         return "conditioned" if close and (small or self._few_of_many(task)) else "independent"
+
+    def _joint(self, task: Task, *, closer: bool) -> bool:
+        """Few enough labels and dimensions for the full Σ_Ŷ; fewer where there is something closer
+        to the truth beyond."""
+        most = JOINT_CLASS_LABELS if task.is_classification else JOINT_LABELS
+        dimensions = JOINT_TARGET_DIMENSIONS if closer else JOINT_DIMENSIONS
+        return len(task.x_obs) <= most and task.input_shape[0] <= dimensions
 
     def _few_of_many(self, task: Task) -> bool:
         """Few labels of a wide table, and nothing asked for that only independent anchors have."""

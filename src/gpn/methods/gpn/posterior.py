@@ -107,9 +107,15 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
         return torch.cat([columns[1:].square().sum(0) for columns in self._columns(x)])
 
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
+        root = self.covariance_root(x)
+        return root.mT @ root
+
+    def covariance_root(
+        self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0
+    ) -> Float[Tensor, "o s n"]:
+        """A(x) itself, one line per code axis."""
         slopes = torch.cat([columns[1:] for columns in self._columns(x)], dim=1)
-        by_output = slopes.permute(2, 1, 0)
-        return by_output @ by_output.mT
+        return slopes.permute(2, 0, 1)
 
     @torch.no_grad()
     def _columns(self, x: Any) -> list[Columns]:
