@@ -36,10 +36,9 @@ def in_this_process(jobs: int, everything: list[tuple[object, ...]]) -> None:
         optimisation.run(*each)
 
 
-@pytest.mark.skipif(not optimisation.SUMMARY.exists(), reason="the figures are not made yet")
-@pytest.mark.parametrize("method", ["gpn-qlogei", "gpn-thompson"])
-def test_a_gpn_beats_random_search_on_three_functions_at_least(method: str) -> None:
+def test_a_gpn_beats_random_search_on_three_functions_at_least() -> None:
     report = json.loads(optimisation.SUMMARY.read_text())
     assert len(report["seeds"]) >= 5
-    won = [by[method]["mean"][-1] < by["random"]["mean"][-1] for by in report["regret"].values()]
+    curves = report["regret"].values()
+    won = [by["gpn-qlogei"]["mean"][-1] < by["random"]["mean"][-1] for by in curves]
     assert sum(won) >= 3

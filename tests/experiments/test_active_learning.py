@@ -1,0 +1,84 @@
+"""Labels against error: the loop on a small table, and the number of labels that a level takes."""
+
+import itertools
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpn
+from experiments import active_learning
+from gpn.estimators import GPNRegressor
+
+SMALL = gpn.GPNConfig(
+    anchor="independent",
+    beta=0.1,
+    n_axes=8,
+    trunk=gpn.MLPTrunk(widths=(8,)),
+    train=gpn.TrainConfig(steps=10),
+)
+
+
+def line(seed: int, folder: Path | None) -> active_learning.Problem:
+    x = np.random.default_rng(seed).uniform(-1, 1, (80, 2))
+    return active_learning._problem(x, x[:, 0], seed, 40, (6, 8, 11), classes=False)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(active_learning, "FOLDER", tmp_path)
+    monkeypatch.setattr(active_learning, "SEEDS", range(2))
+    monkeypatch.setattr(active_learning, "PROBLEMS", {"line": line})
+    monkeypatch.setattr(active_learning, "GPNRegressor", partial(GPNRegressor, SMALL))
+    return tmp_path
+
+
+def test_strategies_start_alike_and_a_finished_run_is_not_made_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [active_learning.run("line", name, 0, None) for name in ("suggest", "random")]
+    assert rows[0]["measured"][0] == rows[1]["measured"][0]
+    assert rows[0]["measured"][1:] != rows[1]["measured"][1:]
+    monkeypatch.setattr(active_learning, "PROBLEMS", {})
+    again = active_learning.run("line", "suggest", 0, None)
+    assert again["measured"] == rows[0]["measured"]
+
+
+def test_no_row_is_labeled_twice(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[int]] = []
+    fitted = active_learning.Problem.fitted
+
+    def spy(self: active_learning.Problem, have: np.ndarray, seed: int) -> object:
+        seen.append(have.tolist())
+        return fitted(self, have, seed)
+
+    monkeypatch.setattr(active_learning.Problem, "fitted", spy)
+    active_learning.run("line", "suggest", 1, None)
+    assert [len(set(have)) for have in seen] == [6, 8, 11]
+    assert all(set(a) <= set(b) for a, b in itertools.pairwise(seen))
+
+
+@pytest.mark.parametrize(
+    ("curve", "level", "labels"),
+    [
+        ([4.0, 2.0, 1.0], 1.0, 300.0),  # an error falls to its own end
+        ([4.0, 2.0, 1.0], 3.0, 150.0),  # half-way between two sizes
+        ([0.1, 0.5, 0.9], 0.5, 200.0),  # an accuracy rises
+        ([0.1, 0.5, 0.9], 0.05, 100.0),  # reached from the start
+        ([4.0, 2.0, 1.0], 0.5, None),  # never
+    ],
+)
+def test_the_labels_that_a_level_takes(
+    curve: list[float], level: float, labels: float | None
+) -> None:
+    assert active_learning.needed([100, 200, 300], np.array(curve), level) == labels
+
+
+@pytest.mark.parametrize("task", ["superconductor", "digits"])
+def test_the_figures_are_of_five_seeds_and_every_strategy(task: str) -> None:
+    report = json.loads((active_learning.FOLDER / f"{task}.json").read_text())
+    assert set(report["curves"]) == set(active_learning.STRATEGIES)
+    assert {point["n"] for curve in report["curves"].values() for point in curve} == {5}
+    assert report["labels_for_what_random_reaches"]["random"] == report["labels"][-1]
