@@ -98,7 +98,7 @@ def test_ctrl_c_in_the_search_for_beta_ends_the_fit(monkeypatch: pytest.MonkeyPa
 def test_only_a_detector_is_regularised_and_the_paper_has_none_of_it() -> None:
     task = targets(70, 20)
     for settings, regularised in (
-        ({}, True),
+        ({"anchor": "independent"}, True),
         ({"anchor": "joint"}, False),
         ({"anchor": "conditioned"}, False),
     ):

@@ -68,8 +68,17 @@ def test_the_choice_stands_on_the_posterior(
 @pytest.mark.parametrize(
     ("task", "settings", "anchor"),
     [
-        (targets(64, 10), {}, "joint"),
-        (targets(64, 11), {}, "independent"),
+        (targets(64, 2), {}, "joint"),
+        (targets(65, 2), {}, "conditioned"),
+        (targets(64, 3), {}, "conditioned"),
+        (targets(64, 10), {"generator": "concat"}, "joint"),
+        (targets(1000, 11), {}, "conditioned"),
+        (targets(1001, 11), {}, "independent"),
+        (targets(64, 11), {"beta": 0.1}, "independent"),
+        (targets(64, 11), {"pool_weights": "mixture"}, "independent"),
+        (targets(64, 11), {"generator": "concat"}, "independent"),
+        (labels(300, 10), {}, "joint"),
+        (labels(64, 11), {}, "independent"),
         (targets(301, 10), {}, "conditioned"),
         (targets(301, 10), {"generator": "concat"}, "independent"),
         (targets(301, 10), {"codes": "learnt"}, "independent"),
@@ -78,7 +87,10 @@ def test_the_choice_stands_on_the_posterior(
     ],
 )
 def test_where_the_choice_turns(task: gpn.Task, settings: dict[str, Any], anchor: str) -> None:
-    """At 64 labels and at 10 dimensions; what is asked for is never overruled."""
+    """At 64 labels and 2 dimensions, or 10 for classes; at 1,000 labels of a wide table.
+
+    What is asked for is never overruled.
+    """
     resolved = gpn.GPNConfig(**settings).resolved(task)
     assert resolved.anchor == anchor
     assert resolved.trunk is not None

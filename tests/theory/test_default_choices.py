@@ -1,0 +1,31 @@
+"""What is chosen when nothing is said comes close to the exact posterior, whatever the dimension."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import gpn
+from gpn import methods
+
+NOISE = 0.1
+
+
+def rows(n: int, dim: int, seed: int) -> Tensor:
+    unit = torch.rand(n, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return 2 * unit - 1
+
+
+@pytest.mark.parametrize("dim", [6, 20])
+def test_few_labels_in_many_dimensions_leave_the_exact_spread_and_mean(dim: int) -> None:
+    """Anchored row by row, 40 labels of 20 columns would teach next to nothing."""
+    x, new = rows(40, dim, seed=0), rows(200, dim, seed=1)
+    y = x.sin().sum(1, keepdim=True) / dim**0.5
+    task = gpn.Task(x, y, pool=rows(600, dim, seed=2))
+    config = gpn.GPNConfig(noise_std=NOISE, prior=gpn.MLPPrior())
+    ours = gpn.GPN(config).fit(task, rng=0)
+    exact = methods.get("gp", noise_std=NOISE).fit(task, rng=0)
+    assert ours.config.anchor == "conditioned"
+    ratio = (ours.std(new) / exact.std(new)).median()
+    assert 0.9 < ratio < 1.1
+    gap = (ours.mean(new) - exact.mean(new)).abs() / exact.std(new)
+    assert gap.median() < 0.25
