@@ -37,6 +37,7 @@ from torch.quasirandom import SobolEngine
 
 from experiments import results
 from gpn.botorch import GPNModel
+from gpn.plots import PALETTE
 
 SUMMARY = results.RESULTS / "optimisation.json"
 SEEDS, STEPS = 5, 30
@@ -76,6 +77,12 @@ METHODS = {
     "gpn-thompson": gpn_thompson,
     "gp-qlogei": gp_expected_improvement,
     "random": random_search,
+}
+COLORS = {
+    "gpn-qlogei": PALETTE["ours"],
+    "gpn-thompson": PALETTE["light"],
+    "gp-qlogei": PALETTE["orange"],
+    "random": PALETTE["grey"],
 }
 LABELS = {
     "gpn-qlogei": "GPN, expected improvement",
@@ -186,8 +193,8 @@ def figure(report: dict[str, Any], path: Path) -> Path:
     )
     for ax, (function, by_method) in zip(axes[0], panels.items(), strict=True):
         for method, curve in by_method.items():
-            style = {"linestyle": "--", "color": "grey"} if method == "random" else {}
-            ax.plot(curve["mean"], label=LABELS[method], **style)
+            style = {"linestyle": "--"} if method == "random" else {}
+            ax.plot(curve["mean"], label=LABELS[method], color=COLORS[method], **style)
         ax.set(title=function, yscale="log", xlabel="evaluations after the first design")
     axes[0, 0].set_ylabel("mean regret")
     handles, labels = axes[0, 0].get_legend_handles_labels()

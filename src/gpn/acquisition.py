@@ -1,18 +1,14 @@
-"""Which rows to label next: pure functions of what rows have in common, so that a batch is diverse.
+"""Which rows to label next: a function of what rows have in common, so that a batch is diverse.
 
-Both are greedy: a row is judged given those that were picked before it.
+It is greedy: a row is judged given those that were picked before it.
 """
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gpn.core.posterior import entropy
-from gpn.core.types import Draws
 
 Root = Float[Tensor, "o s n"]
-CONFIGURATIONS = 256
-ROWS_AT_ONCE = 1024
 
 
 def reduce_variance(root: Root, count: int, noise_variance: float = 0.0) -> Int[Tensor, "count"]:
@@ -46,43 +42,3 @@ def _conditioned(root: Root, row: int, noise: float) -> Root:
     length = v.square().sum(1, keepdim=True)
     shrink = (1 - (noise / (length + noise)).sqrt()) / length.clamp_min(1e-300)
     return root - (shrink * v)[:, :, None] * torch.einsum("os,osn->on", v, root)[:, None, :]
-
-
-def batch_bald(logits: Draws, count: int, rng: torch.Generator) -> Int[Tensor, "count"]:
-    """Rows with the highest mutual information between their classes and the function, jointly.
-
-    I(y_B; f) = H(y_B) − Σ_{i∈B} E_f H(y_i | f)  (Kirsch et al. 2019). The entropy of several rows'
-    classes is estimated from classes sampled for those picked so far.
-    """
-    p = logits.softmax(-1).double()  # (s, n, o)
-    own = entropy(p).mean(0)
-    left = torch.ones(p.shape[1], dtype=torch.bool, device=p.device)
-    weights = p.new_ones(1, len(p)) / len(p)  # p(f | classes of the batch), one line per sample
-    picked: list[int] = []
-    for _ in range(min(count, p.shape[1])):
-        gain = _expected_entropy(weights, p) - own
-        row = int(gain.masked_fill(~left, -torch.inf).argmax())
-        left[row] = False
-        picked.append(row)
-        weights = _given(weights, p[:, row], rng)
-    return torch.tensor(picked, dtype=torch.long)
-
-
-def _expected_entropy(
-    weights: Float[Tensor, "m s"], p: Float[Tensor, "s n o"]
-) -> Float[Tensor, "n"]:
-    def of(part: Tensor) -> Tensor:
-        return entropy(torch.einsum("ms,sno->mno", weights, part)).mean(0)
-
-    return torch.cat([of(part) for part in p.split(ROWS_AT_ONCE, dim=1)])
-
-
-def _given(
-    weights: Float[Tensor, "m s"], p: Float[Tensor, "s o"], rng: torch.Generator
-) -> Float[Tensor, "k s"]:
-    """The functions' weights given a sampled class at one more row, for every sampled batch."""
-    if len(weights) < CONFIGURATIONS:
-        weights = weights.repeat(-(-CONFIGURATIONS // len(weights)), 1)[:CONFIGURATIONS]
-    classes = torch.multinomial((weights @ p).clamp_min(0.0), 1, generator=rng)[:, 0]
-    updated = weights * p[:, classes].T
-    return updated / updated.sum(1, keepdim=True).clamp_min(1e-300)

@@ -1,4 +1,4 @@
-"""What is chosen when nothing is said comes close to the exact posterior, whatever the dimension."""
+"""What is chosen when nothing is said comes close to the exact posterior, in any dimension."""
 
 import pytest
 import torch

@@ -87,8 +87,7 @@ class Posterior(ABC):
         self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0
     ) -> Float[Tensor, "o s n"]:
         """L with LᵀL the covariance between rows: `n` centred draws, unless it is known exactly."""
-        draws = self.sample(x, _at_least_two(n), rng).double()
-        return (draws - draws.mean(0)).permute(2, 0, 1) / (n - 1) ** 0.5
+        return root_of(self.sample(x, _at_least_two(n), rng).double())
 
     def interval(
         self,
@@ -217,6 +216,11 @@ class Function:
 
     def __call__(self, x: Any) -> Outputs:
         return self._batch(self._posterior._rows(x))[0]
+
+
+def root_of(draws: Draws) -> Float[Tensor, "o s n"]:
+    """L with LᵀL the covariance of the draws between rows, one for each output."""
+    return (draws - draws.mean(0)).permute(2, 0, 1) / (len(draws) - 1) ** 0.5
 
 
 def entropy(probabilities: Float[Tensor, "*n o"]) -> Float[Tensor, "*n"]:
