@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-
 Root = Float[Tensor, "o s n"]
 
 
