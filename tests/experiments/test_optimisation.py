@@ -42,3 +42,9 @@ def test_a_gpn_beats_random_search_on_three_functions_at_least() -> None:
     curves = report["regret"].values()
     won = [by["gpn-qlogei"]["mean"][-1] < by["random"]["mean"][-1] for by in curves]
     assert sum(won) >= 3
+
+
+def test_the_readme_shows_the_table_of_the_figures() -> None:
+    report = json.loads(optimisation.SUMMARY.read_text())
+    readme = Path(optimisation.__file__).with_name("README.md").read_text()
+    assert optimisation.table(report) in readme
