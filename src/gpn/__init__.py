@@ -1,6 +1,8 @@
 """Generative Posterior Networks: one network whose every code is one posterior function."""
 
 from gpn import methods
+from gpn.core.checkpoint import Checkpoint
+from gpn.core.divergence import TrainingDiverged
 from gpn.core.networks import ConvTrunk, MLPTrunk, ModuleTrunk
 from gpn.core.pool import DatasetPool, SamplerPool, TensorPool, box
 from gpn.core.posterior import Function, Posterior
@@ -20,6 +22,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "GPN",
+    "Checkpoint",
     "ConvPrior",
     "ConvTrunk",
     "DatasetPool",
@@ -38,6 +41,7 @@ __all__ = [
     "Task",
     "TensorPool",
     "TrainConfig",
+    "TrainingDiverged",
     "box",
     "load",
     "methods",

@@ -8,7 +8,6 @@ classmethod `restore(config, signature, tensors)`. Loading runs no code from the
 import dataclasses
 import json
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -18,6 +17,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from gpn.core.atomic import beside as beside
+from gpn.core.atomic import write_whole
 from gpn.core.posterior import Posterior
 from gpn.core.task import Signature
 from gpn.core.train import as_device
@@ -118,28 +119,8 @@ def _signature(fields: dict[str, Any]) -> Signature:
 
 
 def write(saved: Saved) -> None:
-    """A temporary file in the same folder, renamed once it is on disk."""
-    content = to_bytes(saved.tensors, metadata=saved.header)
-    name = beside(saved.path)
-    try:
-        with open(name, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, saved.path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def beside(path: Path) -> str:
-    """A new, empty file in the folder of `path`, with the permissions of an ordinary one."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    mask = os.umask(0)
-    os.umask(mask)
-    os.chmod(name, 0o666 & ~mask)
-    return name
+    """Write the file whole, or leave what was there before."""
+    write_whole(saved.path, to_bytes(saved.tensors, metadata=saved.header))
 
 
 def _read(path: Path) -> Saved:

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
+LARGEST = 1e150
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -19,14 +21,16 @@ class Scale:
         """The scale of these rows; images and other arrays are left as they are."""
         if values.ndim != 2:
             return cls(np.zeros(()), np.ones(()))
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaler = StandardScaler().fit(values)
-        if not np.isfinite(scaler.var_).all():  # its scale_ is 1 where the square overflows
+        peak = np.abs(values).max(0)
+        if (peak > LARGEST).any():
             raise ValueError(
-                f"values must be small enough to be squared, got {np.abs(values).max():.3g}; "
-                "rescale the column, or take its logarithm."
+                f"values must be small enough to be squared, at most {LARGEST:g}, got "
+                f"{peak.max():.3g}; rescale the column, or take its logarithm."
             )
-        return cls(scaler.mean_, scaler.scale_)
+        power = np.frexp(peak)[1]  # by powers of two, so that small squares are not lost
+        scaler = StandardScaler().fit(np.ldexp(values, -power))
+        scale = np.where(scaler.scale_ < 1, np.ldexp(scaler.scale_, power), 1.0)
+        return cls(np.ldexp(scaler.mean_, power), np.where(scale > 0, scale, 1.0))
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return (values - self.shift) / self.scale

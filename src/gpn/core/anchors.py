@@ -52,7 +52,7 @@ class StoredAnchors(Anchors):
         self.prior = prior
         self.embedding = embedding
         self.code_noise = code_noise
-        self.register_buffer("table", table)
+        self.register_buffer("table", table, persistent=False)
 
     def draw(self, rng: torch.Generator) -> Codes:
         return self.embedding.noisy(self.code_noise, rng)
@@ -91,7 +91,7 @@ class SpectralAnchors(Anchors):
         self.n_outputs = n_outputs
         self.n_anchors = n_anchors
         self.noise_std = noise_std
-        self.register_buffer("noise_axes", noise_axes)
+        self.register_buffer("noise_axes", noise_axes, persistent=False)
 
     @property
     def per_output(self) -> int:

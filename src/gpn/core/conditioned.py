@@ -17,22 +17,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gpn.core.batch import Batch
+from gpn.core.cholesky import jittered_cholesky, warn_of_jitter
 from gpn.core.generator import AffineGenerator
 from gpn.core.losses import squared_error
 from gpn.core.objective import Objective
 from gpn.core.spectral import stretched
 from gpn.core.train import Terms
 
+PRECISION = "the precision of the features' weights given the labels"
+
 
 @dataclass(frozen=True)
 class Conditioned:
     """The posterior in feature space: mean weights, code axes, the Cholesky factor of S⁻¹, and the
-    share of the pool's variance that the axes keep."""
+    share of the pool's variance that the axes keep; `added_jitter` is what that factor took."""
 
     mean: Float[Tensor, "F o"]
     axes: Float[Tensor, "F q"]
     cholesky: Float[Tensor, "F F"]
     kept: float
+    added_jitter: float = 0.0
 
     def targets(
         self, psi: Float[Tensor, "R F"]
@@ -58,14 +62,16 @@ def condition(
     psi, targets, pool = psi_obs.double(), y_obs.double(), psi_pool.double()
     precision = psi.T @ psi / noise_std**2
     precision.diagonal().add_(1.0)
-    cholesky = torch.linalg.cholesky(precision)
-    mean = torch.cholesky_solve(psi.T @ targets / noise_std**2, cholesky)
-    spread = torch.linalg.solve_triangular(cholesky, pool.T, upper=False)
+    factor, share = jittered_cholesky(precision, PRECISION)
+    if share > 0:
+        warn_of_jitter(PRECISION, share)
+    mean = torch.cholesky_solve(psi.T @ targets / noise_std**2, factor)
+    spread = torch.linalg.solve_triangular(factor, pool.T, upper=False)
     values, vectors = torch.linalg.eigh(spread @ spread.T)
     leading = vectors.flip(1)[:, :n_axes]
-    axes = torch.linalg.solve_triangular(cholesky.T, leading, upper=True)
+    axes = torch.linalg.solve_triangular(factor.T, leading, upper=True)
     kept = values.flip(0)[:n_axes].sum() / values.sum()
-    return Conditioned(mean, axes, cholesky, float(kept))
+    return Conditioned(mean, axes, factor, float(kept), share)
 
 
 class Distil(Objective):
@@ -87,8 +93,8 @@ class Distil(Objective):
         super().__init__()
         self.n_labels = n_labels
         self.generator: AffineGenerator = generator
-        self.register_buffer("table_mean", mean)
-        self.register_buffer("table_axes", axes)
+        self.register_buffer("table_mean", mean, persistent=False)
+        self.register_buffer("table_axes", axes, persistent=False)
 
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         assert batch.pool_rows is not None

@@ -48,7 +48,8 @@ def tanh_expectation(cross: Entries, left: Entries, right: Entries) -> Entries:
     for node_left, weight_left in rule:
         half = cross * (left + node_left**2).rsqrt()
         for node_right, weight_right in rule:
-            term = (half * (right + node_right**2).rsqrt()).asin_()
+            # beyond 1 by a rounding where K is so large that t² is lost in it
+            term = (half * (right + node_right**2).rsqrt()).clamp_(-1.0, 1.0).asin_()
             total.add_(term, alpha=weight_left * weight_right * 2 / math.pi)
     return total
 

@@ -25,6 +25,11 @@ class Objective(nn.Module, ABC):
     generator: Generator
 
     @property
+    def added_jitter(self) -> float:
+        """What covariances needed on their diagonals, as a share of their mean."""
+        return 0.0
+
+    @property
     def undecayed(self) -> list[nn.Module]:
         """What weight decay leaves alone: learnt codes, where there are some."""
         return [module for module in self.modules() if isinstance(module, Anchors)]
@@ -48,6 +53,10 @@ class MonteCarlo(Objective):
         self.anchors = anchors
         self.relation = relation
         self.pair = self._one_per_row if one_per_row else self._every_row
+
+    @property
+    def added_jitter(self) -> float:
+        return self.relation.added_jitter
 
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         outputs, anchors, noise = self.pair(batch, rng)
@@ -96,8 +105,12 @@ class ClosedForm(Objective):
         self.generator: AffineGenerator = generator
         self.anchors = anchors
         self.relation = relation
-        self.register_buffer("psi_obs", psi_obs)
-        self.register_buffer("psi_pool", psi_pool)
+        self.register_buffer("psi_obs", psi_obs, persistent=False)
+        self.register_buffer("psi_pool", psi_pool, persistent=False)
+
+    @property
+    def added_jitter(self) -> float:
+        return self.relation.added_jitter
 
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         columns = self.generator.columns(batch.x)

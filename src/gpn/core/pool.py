@@ -138,8 +138,10 @@ def _check_rows(rows: Tensor) -> None:
 
 
 def floating(values: Tensor) -> Tensor:
-    """Integers as numbers of the default dtype; floating values as they are."""
-    return values if values.is_floating_point() else values.to(torch.get_default_dtype())
+    """Integers as numbers of the default dtype, those of 16 bits as float32, others as they are."""
+    if not values.is_floating_point():
+        return values.to(torch.get_default_dtype())
+    return values.float() if values.dtype.itemsize < 4 else values
 
 
 def check_finite(values: Tensor, name: str) -> None:

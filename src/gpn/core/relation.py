@@ -3,19 +3,25 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from gpn.core.batch import Batch
+from gpn.core.cholesky import jittered_cholesky, warn_of_jitter
 from gpn.core.losses import PerFunction, anchor_gap, joint_gap
 from gpn.core.types import Functions
 
+SIGMA = "the prior's covariance Σ_Ŷ of a batch"
 Gram = Callable[[Batch], Float[Tensor, "n n"]]
 
 
 class Relation(ABC):
-    """The anchor term, one number per function."""
+    """The anchor term, one number per function.
+
+    `added_jitter`: the largest share of a covariance's mean diagonal that had to be added to it.
+    """
+
+    added_jitter = 0.0
 
     @abstractmethod
     def part(self, rows: Tensor, n_labels: int) -> Tensor:
@@ -49,7 +55,8 @@ class Joint(Relation):
 
     `scale` is σ_ε²/N beside a mean squared error, 1/2N beside a mean cross-entropy. Every
     minibatch that holds all labels has the exact posterior as its minimiser, because Gaussian
-    marginals are consistent. `jitter` is added to the diagonal of Σ_Ŷ.
+    marginals are consistent. `jitter` is added to the diagonal of Σ_Ŷ, and
+    where that is not enough, more.
     """
 
     def __init__(self, gram: Gram, scale: float, jitter: float) -> None:
@@ -63,5 +70,8 @@ class Joint(Relation):
     def __call__(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
         gram = self.gram(batch)
         gram.diagonal().add_(self.jitter)
-        cholesky = torch.linalg.cholesky(gram)
-        return self.scale * joint_gap(generated, anchors, cholesky)
+        factor, share = jittered_cholesky(gram, SIGMA)
+        if share > self.added_jitter:
+            self.added_jitter = share
+            warn_of_jitter(SIGMA, share)
+        return self.scale * joint_gap(generated, anchors, factor)

@@ -59,7 +59,7 @@ class Task:
                 f"x and y must have one row per label, got {len(self.x_obs)} and {len(targets)}."
             )
         self.n_outputs = _n_outputs(targets, n_classes)
-        self.y_obs = targets if targets.ndim == 1 else targets.to(self.x_obs.dtype)
+        self.y_obs = targets if targets.ndim == 1 else _cast(targets, self.x_obs.dtype, "y")
         self.pool = None if pool is None else _as_pool(pool, self.x_obs)
         if augment is not None and not callable(augment):
             raise TypeError(
@@ -83,8 +83,9 @@ class Task:
     def to(self, device: torch.device, dtype: torch.dtype) -> "Task":
         """The task with everything on `device` and floating values as `dtype`."""
         moved = copy.copy(self)
-        moved.x_obs = self.x_obs.to(device, dtype)
-        moved.y_obs = self.y_obs.to(device, self.y_obs.dtype if self.is_classification else dtype)
+        moved.x_obs = _cast(self.x_obs, dtype, "x").to(device)
+        targets = self.y_obs if self.is_classification else _cast(self.y_obs, dtype, "y")
+        moved.y_obs = targets.to(device)
         moved.pool = None if self.pool is None else self.pool.to(device, dtype)
         return moved
 
@@ -164,6 +165,17 @@ def _targets(y: Any) -> Tensor:
         )
     check_finite(targets, "y")
     return targets
+
+
+def _cast(values: Tensor, dtype: torch.dtype, name: str) -> Tensor:
+    """Finite values as `dtype`, in which they must be finite, too."""
+    cast = values.to(dtype)
+    if cast is not values and not bool(cast.isfinite().all()):
+        raise ValueError(
+            f"{name} must fit {dtype}, of at most {torch.finfo(dtype).max:.2g}, got values up to "
+            f"{float(values.abs().max()):.3g}; scale it, or use float64 for x and in TrainConfig."
+        )
+    return cast
 
 
 def _class_numbers(labels: Tensor) -> Tensor:

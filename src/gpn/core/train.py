@@ -1,18 +1,20 @@
 """The one training loop."""
 
-import copy
-import math
-import time
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from gpn.core.checkpoint import Kept
 from gpn.core.config import Config, require_counts, require_one_of, require_positive
+from gpn.core.divergence import TrainingDiverged, explain, first_fault
+from gpn.core.training_state import History as History
+from gpn.core.training_state import Stream as Stream
+from gpn.core.training_state import Terms as Terms
+from gpn.core.training_state import TrainingState
 
-Terms = dict[str, Tensor]
 Report = Callable[[int, int, dict[str, float]], None]
 
 CHECKS = 50
@@ -62,22 +64,6 @@ class TrainConfig(Config):
         return torch.float64 if x_obs.dtype == torch.float64 else torch.float32
 
 
-@dataclass
-class History:
-    """What a training run did: its loss terms at each check, and where it ended."""
-
-    steps: int
-    seconds: float = 0.0
-    stopped_at: int | None = None
-    checks: list[dict[str, float]] = field(default_factory=list)
-
-    def require_finished(self) -> "History":
-        """Pass Ctrl-C on where half a run is of no use: it was a step towards the real one."""
-        if self.stopped_at is not None:
-            raise KeyboardInterrupt
-        return self
-
-
 class LabelBatches:
     """Indices of labeled rows: all of them if they fit a batch, else shuffled epoch by epoch."""
 
@@ -97,6 +83,17 @@ class LabelBatches:
         self.position += self.batch
         return self.order[self.position - self.batch : self.position]
 
+    @property
+    def streams(self) -> list[Stream]:
+        """What moves on when rows are drawn."""
+        return [self, self.rng]
+
+    def get_state(self) -> Tensor:
+        return torch.cat([self.order.new_tensor([self.position]), self.order])
+
+    def set_state(self, state: Tensor) -> None:
+        self.position, self.order = int(state[0]), state[1:].to(self.order.device)
+
 
 def train(
     module: nn.Module,
@@ -104,6 +101,8 @@ def train(
     config: TrainConfig,
     report: Report,
     undecayed: Iterable[nn.Module] = (),
+    streams: Sequence[Stream] = (),
+    kept: Kept | None = None,
 ) -> History:
     """Minimise the sum of `terms()` over the module's parameters.
 
@@ -111,77 +110,70 @@ def train(
     whose zero means nothing, are left out of it.
 
     The loss is read back only at some fifty checks. Ctrl-C ends the run with a warning and
-    leaves the module in the best state that a check has seen.
+    leaves the module in the best state that a check has seen; so does a number that is not finite,
+    with a `TrainingDiverged`. With `kept` the run is in a file from time to time, and begins where
+    that has it; `streams` is all that `terms` draws from.
     """
-    optimiser, schedule = _optimiser(module, config, undecayed)
-    history, best, started = History(config.steps), _Best(module), time.perf_counter()
+    state = TrainingState(module, *_optimiser(module, config, undecayed), config.steps, streams)
+    if kept is not None:
+        kept.begin(state)
     every = max(1, config.steps // CHECKS)
     try:
-        for step in range(1, config.steps + 1):
-            current, loss = _slopes(terms, optimiser, config.precision)
-            optimiser.step()
-            schedule.step()
-            best.average(loss)
+        for step in range(state.step + 1, config.steps + 1):
+            current, values = _slopes(terms, state.optimiser, config.precision)
+            state.advance(values)
             if step % every == 0 or step == config.steps:
-                values = _read(current, step)
-                history.checks.append({"step": step, **values})
-                best.check(step)
-                report(step, config.steps, values)
+                report(step, config.steps, _check(state, list(current), config))
+            if kept is not None:
+                kept.step(state)
     except KeyboardInterrupt:
-        history.stopped_at = best.restore()
+        state.history.stopped_at = state.best.restore()
         warnings.warn(
             f"training was stopped before its {config.steps} steps were done; "
-            f"the best state so far, of step {history.stopped_at}, is kept.",
+            f"the best state so far, of step {state.history.stopped_at}, is kept.",
             stacklevel=3,
         )
-    history.seconds = time.perf_counter() - started
-    return history
+    state.history.seconds = state.seconds()
+    return state.history
+
+
+def _check(state: TrainingState, names: list[str], config: TrainConfig) -> dict[str, float]:
+    """The loss terms of this step, once all since the last check are known to be finite."""
+    losses = [dict(zip(names, values, strict=True)) for values in state.read()]
+    fault = first_fault(losses, state.step, finite_weights=state.weights_are_finite())
+    totals = [sum(terms.values()) for terms in losses]
+    if fault is not None:
+        known = max(0, fault.step - state.step + len(losses) - 1)
+        before = totals[:known] or [state.best.smoothed]
+        ends = min(state.best.lowest, *before), before[-1]
+        good = state.best.restore()
+        message = explain(fault, *ends, config.learning_rate, config.precision, good)
+        raise TrainingDiverged(message, fault.step, fault.term, state.module, good)
+    state.history.checks.append({"step": state.step, **losses[-1]})
+    state.best.check(totals, state.step)
+    return losses[-1]
 
 
 def _slopes(
     terms: Callable[[], Terms], optimiser: torch.optim.Optimizer, precision: str
 ) -> tuple[Terms, Tensor]:
-    """The terms of one step, and their sum once its gradients are known."""
+    """The terms of one step, and their values once the gradients of their sum are known."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(before if precision == "float32" else "high")
     try:
         with torch.autocast(_where(optimiser), torch.bfloat16, enabled=precision == "bf16"):
             current = terms()
-        loss = torch.stack(list(current.values())).sum()
+        values = torch.stack(list(current.values()))
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        values.sum().backward()
     finally:
         torch.set_float32_matmul_precision(before)
-    return current, loss.detach()
+    return current, values.detach()
 
 
 def _where(optimiser: torch.optim.Optimizer) -> str:
     """The kind of device that the parameters live on."""
     return next(p for group in optimiser.param_groups for p in group["params"]).device.type
-
-
-class _Best:
-    """The state at the check with the lowest smoothed loss."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self.smoothed: Tensor | None = None
-        self.lowest = math.inf
-        self.step = 0
-        self.state = copy.deepcopy(module.state_dict())
-
-    def average(self, loss: Tensor) -> None:
-        self.smoothed = loss if self.smoothed is None else torch.lerp(self.smoothed, loss, 0.05)
-
-    def check(self, step: int) -> None:
-        value = math.inf if self.smoothed is None else float(self.smoothed)
-        if value < self.lowest:
-            self.lowest, self.step = value, step
-            self.state = copy.deepcopy(self.module.state_dict())
-
-    def restore(self) -> int:
-        self.module.load_state_dict(self.state)
-        return self.step
 
 
 def _optimiser(
@@ -232,14 +224,3 @@ def _present(device: torch.device) -> torch.device:
 def _rise(steps: int) -> float:
     """The share of steps on which the rate rises: a fifth, but one whole step at least."""
     return max(0.2, min(0.99, 2.0 / (steps + 1)))
-
-
-def _read(terms: Terms, step: int) -> dict[str, float]:
-    values = {name: float(value.detach()) for name, value in terms.items()}
-    for name, value in values.items():
-        if not math.isfinite(value):
-            raise FloatingPointError(
-                f"every loss term must stay finite, got {name}={value} at step {step}; "
-                "try a smaller learning_rate, or look for huge values in x and y."
-            )
-    return values

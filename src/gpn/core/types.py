@@ -45,7 +45,7 @@ def as_generator(rng: Rng, device: torch.device | str = "cpu") -> torch.Generato
 
 
 @contextmanager
-def seeded(rng: torch.Generator) -> Iterator[None]:
+def seeded(rng: torch.Generator) -> Iterator[list[torch.Generator]]:
     """Torch's global generators, seeded by `rng` for a while and then put back as they were.
 
     For parts that can draw from nothing else: nn.Dropout, GPyTorch.
@@ -53,7 +53,8 @@ def seeded(rng: torch.Generator) -> Iterator[None]:
     seed = torch.randint(2**62, (), generator=rng, device=rng.device)
     with torch.random.fork_rng():
         torch.manual_seed(int(seed))
-        yield
+        on_gpus = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
+        yield [torch.default_generator, *on_gpus]
 
 
 def normal(shape: tuple[int, ...], rng: torch.Generator, like: Tensor) -> Tensor:

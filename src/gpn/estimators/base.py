@@ -1,5 +1,6 @@
 """What regressors and classifiers share: rows in and out, scores, and the threshold on them."""
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from gpn.core.checkpoint import Where
 from gpn.core.posterior import Posterior
 from gpn.core.strangers import made_up_images, made_up_rows
 from gpn.core.task import Task
@@ -57,7 +59,14 @@ class Estimator(BaseEstimator):
         rows = _in_order(X, y, _repeats(weights, X, check_random_state(self.random_state)))
         return X[rows], y[rows]
 
-    def _fit(self, X: Array, y: Array, X_unlabeled: Any, n_classes: int | None = None) -> None:
+    def _fit(
+        self,
+        X: Array,
+        y: Array,
+        X_unlabeled: Any,
+        n_classes: int | None = None,
+        checkpoint: Where = None,
+    ) -> None:
         """Hold some labels out, fit the rest, and remember the scores of those held out."""
         state = check_random_state(self.random_state)
         pool = None if X_unlabeled is None else self._validated(X_unlabeled)
@@ -69,11 +78,27 @@ class Estimator(BaseEstimator):
         targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
         task = Task(x[kept], targets[kept], pool=unlabeled, n_classes=n_classes)
         show = True if self.verbose else None
-        self.posterior_ = self._method(task).fit(task, rng=seed, progress=show)
+        method = self._method(task)
+        keep = {} if checkpoint is None else self._kept_in(checkpoint, method)
+        self.posterior_ = method.fit(task, rng=seed, progress=show, **keep)
         self.reference_scores_ = np.sort(self._scores(x[held_out]))
 
+    def _kept_in(self, checkpoint: Where, method: Any) -> dict[str, Any]:
+        """The method's argument for a checkpoint."""
+        if "checkpoint" not in inspect.signature(method.fit).parameters:
+            raise TypeError(
+                "a checkpoint belongs to methods that train a network, got one for "
+                f"{type(method).__name__}, which does not take it; use checkpoint=None."
+            )
+        if self.random_state is None:
+            raise ValueError(
+                "a fit with a checkpoint must have a seed, so that it can be taken up as it was, "
+                "got random_state=None; set it to a number."
+            )
+        return {"checkpoint": checkpoint}
+
     def _validated(self, X: Any) -> Array:
-        return validate_data(self, X, reset=False, dtype=np.float64, allow_nd=True)
+        return validate_data(self, as_array(X), reset=False, dtype=np.float64, allow_nd=True)
 
     def _rows(self, X: Array) -> torch.Tensor:
         """In torch's own memory: how numpy's is aligned would show in the last digit."""
@@ -121,6 +146,14 @@ class Estimator(BaseEstimator):
 
     def _draws(self, x: torch.Tensor, n: int, seed: int) -> torch.Tensor:
         return self.posterior_.sample(x, n, rng=seed).cpu().double()
+
+
+def as_array(values: Any) -> Any:
+    """A tensor as an array, from any device and in a dtype that numpy has; others as they are."""
+    if not isinstance(values, torch.Tensor):
+        return values
+    plain = values.detach().cpu()
+    return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
 
 
 def as_seed(random_state: Any) -> int:

@@ -10,8 +10,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from gpn import acquisition, metrics
+from gpn.core.checkpoint import Where
 from gpn.core.posterior import root_of
-from gpn.estimators.base import DRAWS, Array, Estimator, as_seed, most_unknown, to_numpy
+from gpn.estimators.base import DRAWS, Array, Estimator, as_array, as_seed, most_unknown, to_numpy
 
 ROWS_AT_ONCE = 10_000
 MOST_CANDIDATES = 3000
@@ -22,12 +23,20 @@ class Classifier(ClassifierMixin, Estimator):
 
     classes_: Array
 
-    def fit(self, X: Any, y: Any, X_unlabeled: Any = None, sample_weight: Any = None) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        X_unlabeled: Any = None,
+        sample_weight: Any = None,
+        checkpoint: Where = None,
+    ) -> Any:
         """Learn from labeled rows, and from unlabeled ones like those that will be asked about.
 
-        A row counts as often as its weight says.
+        A row counts as often as its weight says. `checkpoint`, a path, keeps the fit in that
+        file while it runs: killed and called again, it goes on from there.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, allow_nd=True)
+        X, y = validate_data(self, as_array(X), as_array(y), dtype=np.float64, allow_nd=True)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -36,7 +45,7 @@ class Classifier(ClassifierMixin, Estimator):
                 "add labels of another class."
             )
         X, numbers = self._weighted(X, numbers.astype(np.int64), sample_weight)
-        self._fit(X, numbers, X_unlabeled, len(self.classes_))
+        self._fit(X, numbers, X_unlabeled, len(self.classes_), checkpoint=checkpoint)
         return self
 
     def predict(self, X: Any) -> Array:

@@ -9,7 +9,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from gpn import acquisition
-from gpn.estimators.base import DRAWS, Array, Estimator, as_seed, most_unknown, to_numpy
+from gpn.core.checkpoint import Where
+from gpn.estimators.base import DRAWS, Array, Estimator, as_array, as_seed, most_unknown, to_numpy
 from gpn.scaling import Scale
 
 MOST_CANDIDATES = 20_000
@@ -25,19 +26,33 @@ class Regressor(RegressorMixin, Estimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any, X_unlabeled: Any = None, sample_weight: Any = None) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        X_unlabeled: Any = None,
+        sample_weight: Any = None,
+        checkpoint: Where = None,
+    ) -> Any:
         """Learn from labeled rows, and from unlabeled ones like those that will be asked about.
 
-        A row counts as often as its weight says.
+        A row counts as often as its weight says. `checkpoint`, a path, keeps the fit in that
+        file while it runs: killed and called again, it goes on from there.
         """
         X, y = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, allow_nd=True
+            self,
+            as_array(X),
+            as_array(y),
+            dtype=np.float64,
+            y_numeric=True,
+            multi_output=True,
+            allow_nd=True,
         )
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
         self.n_targets_, self._flat = targets.shape[1], np.ndim(y) == 1
         X, targets = self._weighted(X, targets, sample_weight)
         self.y_scale_ = Scale.of(targets)
-        self._fit(X, self.y_scale_.apply(targets), X_unlabeled)
+        self._fit(X, self.y_scale_.apply(targets), X_unlabeled, checkpoint=checkpoint)
         return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:  # noqa: FBT001

@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gpn.core.checkpoint import Where, kept
 from gpn.core.config import Config, require_counts, require_positive, require_positive_if_given
 from gpn.core.networks import MLPTrunk, Trunk, fit_features, fresh, mlp
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
@@ -87,7 +88,9 @@ class DKL:
     def __init__(self, config: DKLConfig | None = None) -> None:
         self.config = DKLConfig() if config is None else config
 
-    def fit(self, task: Task, rng: Rng = None, *, progress: bool | None = None) -> "DKLPosterior":
+    def fit(
+        self, task: Task, rng: Rng = None, *, progress: bool | None = None, checkpoint: Where = None
+    ) -> "DKLPosterior":
         """Train embedding and process together; a regression ends with its exact q(u)."""
         config, seeds = self.config, as_generator(rng)
         device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
@@ -98,11 +101,17 @@ class DKL:
         moved = task.to(device, dtype)
         fit_features(embedding.features, lambda: moved.x_obs)
         embedding.spread(moved.x_obs[:ROWS_AT_ONCE])
-        with progress_bar("DKL", show=progress) as report, seeded(seeds):
+        with (
+            kept(checkpoint, config, task, rng, device) as file,
+            progress_bar("DKL", show=progress) as report,
+            seeded(seeds) as torchs,
+        ):
             natural = Natural(process, moved, config.rate_for(task))
             batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
             steps = natural.steps(batches)
-            train(process.learnt, steps, config.train, report, process.hyperparameters)
+            streams = [*batches.streams, natural, *torchs]
+            others = process.hyperparameters
+            train(process.learnt, steps, config.train, report, others, streams, file)
             if not task.is_classification:
                 natural.solve()
         return DKLPosterior(embedding.eval(), *process.grid_law(), task.signature, config)

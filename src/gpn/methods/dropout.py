@@ -21,6 +21,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from gpn.core.checkpoint import Where, kept
 from gpn.core.config import Config, require_one_of, require_positive
 from gpn.core.networks import ACTIVATIONS, MLPTrunk, Trunk, fresh, refuse_extras
 from gpn.core.objective import data_loss
@@ -65,15 +66,18 @@ class Dropout:
         self.config = DropoutConfig() if config is None else config
 
     def fit(
-        self, task: Task, rng: Rng = None, *, progress: bool | None = None
+        self, task: Task, rng: Rng = None, *, progress: bool | None = None, checkpoint: Where = None
     ) -> "DropoutPosterior":
         """Train one network under random masks; the pool is not used."""
         config, seeds = self.config, as_generator(rng)
         device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
         network = DropoutNetwork(config.trunk, task.signature, seeds).to(device, dtype)
-        terms = _step(config, network, task.to(device, dtype), as_generator(seeds, device))
-        with progress_bar("dropout", show=progress) as report:
-            history = train(network, terms, config.train, report)
+        batch, draws = config.train.label_batch, as_generator(seeds, device)
+        labels = LabelBatches(len(task.x_obs), batch, draws)
+        terms = _step(config, network, task.to(device, dtype), labels)
+        keep = kept(checkpoint, config, task, rng, device)
+        with keep as file, progress_bar("dropout", show=progress) as report:
+            history = train(network, terms, config.train, report, streams=labels.streams, kept=file)
         return DropoutPosterior(network, task.signature, config, history)
 
 
@@ -161,10 +165,10 @@ class DropoutPosterior(Posterior):
 
 
 def _step(
-    config: DropoutConfig, network: DropoutNetwork, task: Task, rng: torch.Generator
+    config: DropoutConfig, network: DropoutNetwork, task: Task, labels: LabelBatches
 ) -> Callable[[], Terms]:
     """The function that the loop calls at each step: a batch, a mask per row, the loss terms."""
-    labels = LabelBatches(len(task.x_obs), config.train.label_batch, rng)
+    rng = labels.rng
 
     def terms() -> Terms:
         rows = labels.next()

@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gpn.core.checkpoint import Where, kept
 from gpn.core.config import (
     Config,
     require_counts,
@@ -37,12 +38,13 @@ from gpn.core.objective import data_loss
 from gpn.core.posterior import FunctionBatch, Posterior
 from gpn.core.prior import MLPPrior, Prior, PriorSpec
 from gpn.core.task import Signature, Task
-from gpn.core.train import History, LabelBatches, Terms, TrainConfig, train
+from gpn.core.train import History, LabelBatches, Stream, Terms, TrainConfig, train
 from gpn.core.types import Rng, as_generator
 from gpn.methods.parts.anchors import ParameterPrior, Variances
 from gpn.methods.parts.members import Members
 from gpn.progress import progress_bar
 
+Step = tuple[Callable[[], Terms], list[Stream]]
 DEFAULT_BETA = {"parameters": 1.0, "outputs": 0.1, "none": 0.0}
 
 
@@ -103,16 +105,17 @@ class Ensemble:
         self.config = EnsembleConfig() if config is None else config
 
     def fit(
-        self, task: Task, rng: Rng = None, *, progress: bool | None = None
+        self, task: Task, rng: Rng = None, *, progress: bool | None = None, checkpoint: Where = None
     ) -> "EnsemblePosterior":
         """Train all members at once; only `regularise="outputs"` uses the pool."""
         config, seeds = self.config, as_generator(rng)
         device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
         members = Members(config.trunk, task.signature, config.n_members, seeds).to(device, dtype)
         make = {"parameters": _parameter_terms, "outputs": _output_terms, "none": _plain_terms}
-        terms = make[config.regularise](config, members, task.to(device, dtype), seeds)
-        with progress_bar("ensemble", show=progress) as report:
-            history = train(members, terms, config.train, report)
+        terms, streams = make[config.regularise](config, members, task.to(device, dtype), seeds)
+        keep = kept(checkpoint, config, task, rng, device)
+        with keep as file, progress_bar("ensemble", show=progress) as report:
+            history = train(members, terms, config.train, report, streams=streams, kept=file)
         return EnsemblePosterior(members, task.signature, config, history)
 
 
@@ -176,7 +179,7 @@ class EnsemblePosterior(Posterior):
 
 def _plain_terms(
     config: EnsembleConfig, members: Members, task: Task, seeds: torch.Generator
-) -> Callable[[], Terms]:
+) -> Step:
     rng = as_generator(seeds, task.x_obs.device)
     labels = _labels(config, task, rng)
 
@@ -185,12 +188,12 @@ def _plain_terms(
         fitted = members(task.varied(task.x_obs[rows], rng))
         return {"data": data_loss(fitted, task.y_obs[rows]).sum()}
 
-    return terms
+    return terms, labels.streams
 
 
 def _parameter_terms(
     config: EnsembleConfig, members: Members, task: Task, seeds: torch.Generator
-) -> Callable[[], Terms]:
+) -> Step:
     """data + (β/N) ‖Γ^½ (θ_j − θ_anc,j)‖², started from the prior but not at the anchors."""
     prior = ParameterPrior(members, config.prior_variance, config.bias_variance)
     prior.start(seeds)
@@ -208,12 +211,12 @@ def _parameter_terms(
             "anchor": weight * prior.distance(anchors),
         }
 
-    return terms
+    return terms, labels.streams
 
 
 def _output_terms(
     config: EnsembleConfig, members: Members, task: Task, seeds: torch.Generator
-) -> Callable[[], Terms]:
+) -> Step:
     """data + β ‖f_j(x') − f(x'; θ_j)‖², with labels and pool in one forward pass."""
     pool, prior = task.required_pool("an output-regularised ensemble"), _prior(config, task, seeds)
     rng = as_generator(seeds, task.x_obs.device)
@@ -228,7 +231,7 @@ def _output_terms(
             "anchor": config.anchor_weight * anchor_gap(generated, prior(x_pool)).sum(),
         }
 
-    return terms
+    return terms, labels.streams
 
 
 def _labels(config: EnsembleConfig, task: Task, rng: torch.Generator) -> LabelBatches:

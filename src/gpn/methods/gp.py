@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gpn.core.cholesky import cholesky
 from gpn.core.config import (
     Config,
     require_counts,
@@ -238,7 +239,7 @@ class GPPosterior(GaussianPosterior):
         self.x_obs, self.y_obs = x_obs, y_obs
         gram = self.kernel(x_obs, x_obs)
         gram.diagonal().add_(noise_std**2)
-        self.cholesky = torch.linalg.cholesky(gram)
+        self.cholesky = cholesky(gram, "the covariance of the labels")
         self.alpha = torch.cholesky_solve(y_obs, self.cholesky)
 
     def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
@@ -258,7 +259,7 @@ class GPPosterior(GaussianPosterior):
         matrix = self._matrix(rows)
         matrix.diagonal().add_(self.config.jitter * float(matrix.diagonal().max()))
         noise = normal((positive(n), len(rows), self.n_outputs), generator, rows)
-        return self.mean(rows) + torch.linalg.cholesky(matrix) @ noise
+        return self.mean(rows) + cholesky(matrix, "the covariance at the rows") @ noise
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
         path = self.kernel.paths(self.signature, n, rng)

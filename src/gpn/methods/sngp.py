@@ -30,6 +30,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gpn.core.checkpoint import Where, kept
+from gpn.core.cholesky import inverse_root
 from gpn.core.config import (
     Config,
     require_counts,
@@ -89,30 +91,32 @@ class SNGP:
     def __init__(self, config: SNGPConfig | None = None) -> None:
         self.config = SNGPConfig() if config is None else config
 
-    def fit(self, task: Task, rng: Rng = None, *, progress: bool | None = None) -> "SNGPPosterior":
+    def fit(
+        self, task: Task, rng: Rng = None, *, progress: bool | None = None, checkpoint: Where = None
+    ) -> "SNGPPosterior":
         """Train network and weights, then one pass over the labels for the precision."""
         config, seeds = self.config, as_generator(rng)
         device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
         network = SNGPNetwork(config, task.signature, seeds)
         bound_layers(network.trunk, config.spectral_bound, seeds)
         network, moved = network.to(device, dtype), task.to(device, dtype)
-        with progress_bar("SNGP", show=progress) as report:
-            train(network, _step(network, moved, config, seeds), config.train, report)
-        unbind_layers(network.trunk)
-        return SNGPPosterior(network, *_laplace(network, moved, config), task.signature, config)
+        draws, keep = as_generator(seeds, device), kept(checkpoint, config, task, rng, device)
+        labels = LabelBatches(len(task.x_obs), config.train.label_batch, draws)
+        terms, streams = _step(network, moved, labels), labels.streams
+        with keep as file, progress_bar("SNGP", show=progress) as report:
+            train(network, terms, config.train, report, streams=streams, kept=file)
+            unbind_layers(network.trunk)
+            return SNGPPosterior(network, *_laplace(network, moved, config), task.signature, config)
 
 
-def _step(
-    network: "SNGPNetwork", task: Task, config: SNGPConfig, seeds: torch.Generator
-) -> Callable[[], Terms]:
+def _step(network: "SNGPNetwork", task: Task, labels: LabelBatches) -> Callable[[], Terms]:
     """−log posterior of the weights per label; a regression's σ_ε² is its current error."""
     n_labels = len(task.x_obs)
-    rng = as_generator(seeds, task.x_obs.device)
-    batches = LabelBatches(n_labels, config.train.label_batch, rng)
 
     def terms() -> Terms:
-        rows = batches.next()
-        data = data_loss(network(task.varied(task.x_obs[rows], rng))[None], task.y_obs[rows]).mean()
+        rows = labels.next()
+        x = task.varied(task.x_obs[rows], labels.rng)
+        data = data_loss(network(x)[None], task.y_obs[rows]).mean()
         scale = 0.5 if task.is_classification else data.detach() / task.n_outputs
         return {"data": data, "weights": scale * network.weights.square().sum() / n_labels}
 
@@ -176,7 +180,8 @@ def _laplace(
     parts, dtype = task.x_obs.split(ROWS_AT_ONCE), task.x_obs.dtype
     if task.is_classification:
         precision = _class_precision(network, parts, shared=config.precision == "shared")
-        return network.weights.detach(), _root(precision).to(dtype), None
+        root = inverse_root(precision, "the precision of the weights")
+        return network.weights.detach(), root.to(dtype), None
     features = torch.cat([network.features(part) for part in parts])
     mean, root, noise_std = regression_head(features, task.y_obs, config.noise_std)
     return mean.to(dtype), root.to(dtype)[None], noise_std
@@ -216,13 +221,6 @@ def regression_head(
     total = values.clamp_min(0.0) + noise**2
     mean = vectors @ ((vectors.T @ (wide.T @ y)) / total[:, None])
     return mean, vectors * (noise / total.sqrt()), noise
-
-
-def _root(precision: Float[Tensor, "c f f"]) -> Float[Tensor, "c f f"]:
-    """R with R Rᵀ = P⁻¹: the inverse transpose of P's Cholesky factor."""
-    factor = torch.linalg.cholesky(precision)
-    identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-    return torch.linalg.solve_triangular(factor.mT, identity, upper=True)
 
 
 class SNGPPosterior(Posterior):

@@ -1,6 +1,7 @@
 """Where a step's rows come from."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,7 +13,15 @@ from gpn.core.types import Inputs, as_generator
 from gpn.methods.gpn.setting import Setting
 
 
-def fresh_batches(setting: Setting) -> Callable[[torch.Generator], Batch]:
+@dataclass(frozen=True)
+class Batches:
+    """A function that gives the next batch, and the labels that it goes through."""
+
+    next: Callable[[torch.Generator], Batch]
+    labels: LabelBatches
+
+
+def fresh_batches(setting: Setting) -> Batches:
     """Labels in turn, and pool rows drawn anew."""
     task, rows_of = setting.task, _labels(setting)
 
@@ -21,10 +30,10 @@ def fresh_batches(setting: Setting) -> Callable[[torch.Generator], Batch]:
         x_pool = setting.pool.draw(setting.train.pool_batch, rng)
         return _batch(task, rows, x_pool, None, rng)
 
-    return next_batch
+    return Batches(next_batch, rows_of)
 
 
-def stored_batches(setting: Setting, stored: Inputs) -> Callable[[torch.Generator], Batch]:
+def stored_batches(setting: Setting, stored: Inputs) -> Batches:
     """Labels in turn, and rows of `stored` with their numbers, for look-ups.
 
     What is looked up belongs to the stored row, whatever augmentation makes of it.
@@ -37,7 +46,7 @@ def stored_batches(setting: Setting, stored: Inputs) -> Callable[[torch.Generato
         picked = torch.randint(len(stored), size, generator=rng, device=rng.device)
         return _batch(task, rows, stored[picked], picked, rng)
 
-    return next_batch
+    return Batches(next_batch, rows_of)
 
 
 def _batch(

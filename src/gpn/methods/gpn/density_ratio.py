@@ -1,18 +1,21 @@
 """Two ways to learn log p_labeled(x) / p_pool(x) from rows of both: trees, or a network."""
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from gpn.core.checkpoint import Kept
 from gpn.core.generator import AffineGenerator
 from gpn.core.mixture import Learner, LogRatio
 from gpn.core.networks import Trunk, fit_features
-from gpn.core.train import LabelBatches, Report, Terms, TrainConfig, train
+from gpn.core.train import LabelBatches, Report, Stream, Terms, TrainConfig, train
 from gpn.core.types import Inputs, as_generator, seeded
 
 TREES = 200
 LEAF = 5
+ROWS_AT_ONCE = 4096
 
 
 def tree_ratio(rng: torch.Generator) -> Learner:
@@ -22,6 +25,7 @@ def tree_ratio(rng: torch.Generator) -> Learner:
     with fewer, a handful of labels would be told from each other and not from the pool.
     """
     from sklearn.ensemble import ExtraTreesClassifier
+    from sklearn.utils.parallel import Parallel, delayed
 
     def learn(x_obs: Inputs, x_pool: Float[Tensor, "R *d"]) -> LogRatio:
         trees = ExtraTreesClassifier(
@@ -34,8 +38,12 @@ def tree_ratio(rng: torch.Generator) -> Learner:
         is_labeled = torch.cat([torch.ones(len(x_obs)), torch.zeros(len(x_pool))])
         trees.fit(torch.cat([x_obs, x_pool]).cpu().numpy(), is_labeled.numpy())
 
+        trees.n_jobs = 1  # many at once add up in the order in which they end
+
         def log_ratio(x: Inputs) -> Float[Tensor, "n"]:
-            share = torch.from_numpy(trees.predict_proba(x.cpu().numpy())[:, 1])
+            judge, parts = delayed(trees.predict_proba), x.cpu().split(ROWS_AT_ONCE)
+            judged = Parallel(-1, prefer="threads")(judge(part.numpy()) for part in parts)
+            share = torch.from_numpy(np.concatenate(judged)[:, 1])
             return share.clamp(1e-3, 1 - 1e-3).logit().to(x)
 
         return log_ratio
@@ -44,7 +52,11 @@ def tree_ratio(rng: torch.Generator) -> Learner:
 
 
 def network_ratio(
-    trunk: Trunk, config: TrainConfig, rng: torch.Generator, report: Report
+    trunk: Trunk,
+    config: TrainConfig,
+    rng: torch.Generator,
+    report: Report,
+    file: Kept | None = None,
 ) -> Learner:
     """A network on the generator's own kind of trunk: for images, and whatever is not a table."""
 
@@ -62,8 +74,10 @@ def network_ratio(
             obs_loss = functional.softplus(-on_obs).mean()
             return {"labeled": obs_loss, "pool": functional.softplus(on_pool).mean()}
 
-        with seeded(rng):
-            train(network, terms, config, report).require_finished()
+        with seeded(rng) as torchs:
+            streams: list[Stream] = [batches, labels, pool, *torchs]
+            history = train(network, terms, config, report, streams=streams, kept=file)
+        history.require_finished()
         return _judge(network.eval())
 
     return learn
@@ -72,6 +86,6 @@ def network_ratio(
 def _judge(network: AffineGenerator) -> LogRatio:
     @torch.no_grad()
     def log_ratio(x: Inputs) -> Float[Tensor, "n"]:
-        return torch.cat([network.columns(part)[0, :, 0] for part in x.split(4096)])
+        return torch.cat([network.columns(part)[0, :, 0] for part in x.split(ROWS_AT_ONCE)])
 
     return log_ratio

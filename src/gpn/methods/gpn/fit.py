@@ -1,9 +1,12 @@
 """Fitting a GPN: choose the parts for the task, put them together, train."""
 
+from functools import partial
 from typing import Any
 
 import torch
 
+from gpn.core.checkpoint import Kept, Where, kept
+from gpn.core.divergence import TrainingDiverged
 from gpn.core.networks import MLPTrunk
 from gpn.core.noise import learnt_noise_std
 from gpn.core.prior import MLPPrior
@@ -14,9 +17,11 @@ from gpn.core.types import Rng, as_generator, seeded
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.parts import assemble
 from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
-from gpn.methods.gpn.search import FEWEST_LABELS, chosen_beta
+from gpn.methods.gpn.search import FEWEST_LABELS, Fit, chosen_beta
 from gpn.methods.gpn.setting import Setting
 from gpn.progress import progress_bar
+
+LARGEST = 1e6
 
 
 class GPN:
@@ -25,15 +30,26 @@ class GPN:
     def __init__(self, config: GPNConfig | None = None) -> None:
         self.config = GPNConfig() if config is None else config
 
-    def fit(self, task: Task, rng: Rng = None, *, progress: bool | None = None) -> GPNPosterior:
-        """Train one generator on the task; `progress` None shows a bar on a terminal."""
+    def fit(
+        self, task: Task, rng: Rng = None, *, progress: bool | None = None, checkpoint: Where = None
+    ) -> GPNPosterior:
+        """Train one generator on the task; `progress` None shows a bar on a terminal.
+
+        With `checkpoint`, a path or a `gpn.Checkpoint`, the fit is kept in that file while it
+        runs; killed and called again, it goes on from there to the same weights.
+        """
+        _check_size(task)
         config, seeds = self.config.resolved(task), as_generator(rng)
         train_config = config.train or TrainConfig()
         device, dtype = train_config.pick_device(), train_config.pick_dtype(task.x_obs)
         moved = task.to(device, dtype)
-        with progress_bar("GPN", show=progress) as report:
-            config, story = _learnt_settings(config, moved, seeds, report)
-            return fit_resolved(config, moved, seeds, report, story)
+        with (
+            kept(checkpoint, config, task, rng, device) as file,
+            progress_bar("GPN", show=progress) as report,
+        ):
+            fit = partial(fit_resolved, file=file)
+            config, story = _learnt_settings(config, moved, seeds, report, fit)
+            return fit(config, moved, seeds, report, story)
 
 
 def fit_resolved(
@@ -42,26 +58,46 @@ def fit_resolved(
     seeds: torch.Generator,
     report: Report,
     story: dict[str, Any],
+    file: Kept | None = None,
 ) -> GPNPosterior:
     """Train the variant that `config` fully names, on a task already on its device."""
     train_config, pool = config.train or TrainConfig(), task.required_pool("a GPN")
     parts_of = config.prior or MLPPrior(), config.trunk or MLPTrunk(), train_config
-    setting = Setting(config, *parts_of, task, pool, seeds, report, story)
+    setting = Setting(config, *parts_of, task, pool, seeds, report, story, file)
     parts = assemble(setting)
     rng = as_generator(seeds, setting.device)
 
     def terms() -> Terms:
-        return parts.objective.terms(parts.next_batch(rng), rng)
+        return parts.objective.terms(parts.batches.next(rng), rng)
 
-    with seeded(seeds):
-        story["history"] = train(
-            parts.objective, terms, train_config, report, parts.objective.undecayed
-        )
-    return make_posterior(parts.objective.generator, task.signature, config, story)
+    objective = parts.objective
+    try:
+        with seeded(seeds) as torchs:
+            streams = [rng, *parts.batches.labels.streams, *torchs]
+            story["history"] = train(
+                objective, terms, train_config, report, objective.undecayed, streams, file
+            )
+    except TrainingDiverged as error:
+        error.posterior = make_posterior(objective.generator, task.signature, config, story)
+        raise
+    setting.note_jitter(objective.added_jitter)
+    return make_posterior(objective.generator, task.signature, config, story)
+
+
+def _check_size(task: Task) -> None:
+    """Values are used as given: far beyond the prior's own size no network would follow them."""
+    given = {"x": task.x_obs} if task.is_classification else {"x": task.x_obs, "y": task.y_obs}
+    for name, values in given.items():
+        largest = float(values.abs().max())
+        if largest > LARGEST:
+            raise ValueError(
+                f"{name} must be of the prior's size, about 1, got values up to {largest:.3g}; "
+                "scale it to mean 0 and deviation 1, as GPNRegressor and GPNClassifier do."
+            )
 
 
 def _learnt_settings(
-    config: GPNConfig, task: Task, seeds: torch.Generator, report: Report
+    config: GPNConfig, task: Task, seeds: torch.Generator, report: Report, fit: Fit
 ) -> tuple[GPNConfig, dict[str, Any]]:
     """β and σ_ε where the configuration leaves them open."""
     story: dict[str, Any] = {}
@@ -72,7 +108,7 @@ def _learnt_settings(
         return config, story
     if config.target_noise and not known_noise and len(task.x_obs) < FEWEST_LABELS:
         config = config.replace(noise_std=_evidence(config, task))
-    return chosen_beta(config, task, seeds, report, fit_resolved)
+    return chosen_beta(config, task, seeds, report, fit)
 
 
 def _evidence(config: GPNConfig, task: Task) -> float:

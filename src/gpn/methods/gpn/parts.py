@@ -27,7 +27,7 @@ from gpn.core.spectral import (
 )
 from gpn.core.strangers import made_up_images
 from gpn.core.types import Inputs, as_generator
-from gpn.methods.gpn.batches import fresh_batches, stored_batches
+from gpn.methods.gpn.batches import Batches, fresh_batches, stored_batches
 from gpn.methods.gpn.density_ratio import network_ratio, tree_ratio
 from gpn.methods.gpn.posterior import build_generator
 from gpn.methods.gpn.setting import Setting
@@ -50,10 +50,10 @@ Kernel = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Parts:
-    """What the loop needs: an objective, and a function that gives the next batch."""
+    """What the loop needs: an objective, and batches."""
 
     objective: Objective
-    next_batch: Callable[[torch.Generator], Batch]
+    batches: Batches
 
 
 def assemble(setting: Setting) -> Parts:
@@ -125,6 +125,7 @@ def _conditioned(setting: Setting) -> Parts:
     psi_obs, psi_pool = psi.split([len(task.x_obs), len(reference)])
     given = condition(psi_obs, task.y_obs, psi_pool, _noise_std(setting), config.n_axes)
     setting.story["posterior_variance_kept"] = given.kept
+    setting.note_jitter(given.added_jitter)
     _warn_if_low("posterior's", given.kept, axes=config.n_axes)
     mean, axes = given.targets(psi)
     trunk = _tuned(setting.trunk, reference, axes.shape[1])
@@ -225,7 +226,8 @@ def _ratio(setting: Setting) -> tuple[Learner, float]:
     if len(setting.task.input_shape) == 1:
         return tree_ratio(setting.seeds), TREE_FLOOR
     config = setting.train.replace(steps=max(200, setting.train.steps // 10), weight_decay=0.05)
-    return network_ratio(setting.trunk, config, setting.seeds, setting.report), NETWORK_FLOOR
+    how = setting.seeds, setting.report, setting.file
+    return network_ratio(setting.trunk, config, *how), NETWORK_FLOOR
 
 
 def _axes(setting: Setting, reference: Inputs, most: int, enough: float) -> SpectralAxes:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from gpn.core.checkpoint import Kept
 from gpn.core.networks import Trunk
 from gpn.core.pool import Pool
 from gpn.core.prior import PriorSpec
@@ -26,6 +27,12 @@ class Setting:
     seeds: torch.Generator
     report: Report
     story: dict[str, Any] = field(default_factory=dict)
+    file: Kept | None = None
+
+    def note_jitter(self, added: float) -> None:
+        """Remember what a Cholesky factor took beyond the jitter asked for, if it did."""
+        if added > 0:
+            self.story["added_jitter"] = added
 
     @property
     def device(self) -> torch.device:

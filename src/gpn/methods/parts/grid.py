@@ -156,6 +156,19 @@ class Natural:
         for parameter, value in zip(self.optimiser.param_groups[0]["params"], before, strict=True):
             parameter.copy_(value)
 
+    def get_state(self) -> Tensor:
+        """q(u), and the gradient that it is to follow at the next step."""
+        parameters = self.optimiser.param_groups[0]["params"]
+        return torch.cat([part.flatten() for p in parameters for part in (p.detach(), p.grad)])
+
+    @torch.no_grad()
+    def set_state(self, state: Tensor) -> None:
+        parameters = self.optimiser.param_groups[0]["params"]
+        parts = iter(state.to(parameters[0]).split([p.numel() for p in parameters for _ in "01"]))
+        for parameter in parameters:
+            parameter.copy_(next(parts).view_as(parameter))
+            parameter.grad = next(parts).reshape(parameter.shape).clone()
+
     def solve(self) -> None:
         """One step of length 1 over all labels: exact where the likelihood is Gaussian."""
         process, task = self.process, self.task

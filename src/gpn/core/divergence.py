@@ -1,0 +1,79 @@
+"""When a training's numbers stop being numbers: which, at which step, and why."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+RISEN = 10.0
+
+
+class TrainingDiverged(FloatingPointError):
+    """A loss or a gradient is no longer finite.
+
+    step, term: where; `term` is a loss term's name, or "gradient". good_step: the step of the best
+    state that was seen before, in which `module` is left. posterior: the posterior of that
+    state, where the method can make one (a GPN), else None.
+    """
+
+    def __init__(self, message: str, step: int, term: str, module: nn.Module, good: int) -> None:
+        super().__init__(message)
+        self.step, self.term = step, term
+        self.module, self.good_step = module, good
+        self.posterior: Any = None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The first number that is not finite: its step, its term, and its value."""
+
+    step: int
+    term: str
+    value: float
+
+
+def first_fault(losses: list[dict[str, float]], step: int, *, finite_weights: bool) -> Fault | None:
+    """The first fault among the loss terms of the steps up to `step`, or in the weights after it.
+
+    Every term NaN at once, after a step that was fine, means that its gradient was not: not finite,
+    or too long a step.
+    """
+    first = step - len(losses) + 1
+    for at, terms in enumerate(losses, first):
+        bad = {name: value for name, value in terms.items() if not math.isfinite(value)}
+        if bad and at > 1 and all(math.isnan(value) for value in terms.values()):
+            return Fault(at - 1, "gradient", math.nan)
+        if bad:
+            return Fault(at, *next(iter(bad.items())))
+    return None if finite_weights else Fault(step, "gradient", math.nan)
+
+
+def explain(
+    fault: Fault, lowest: float, last: float, learning_rate: float, precision: str, good: int
+) -> str:
+    """What must hold, what came, and what to do; `lowest` and `last` are finite losses before."""
+    what = (
+        "a gradient step must leave finite weights and losses, got one that did not"
+        if fault.term == "gradient"
+        else f"every loss term must stay finite, got {fault.term}={fault.value}"
+    )
+    cause = _cause(fault, lowest, last, learning_rate, precision)
+    return f"{what} at step {fault.step}; {cause}. The state of step {good} is kept."
+
+
+def _cause(fault: Fault, lowest: float, last: float, learning_rate: float, precision: str) -> str:
+    smaller = f"try learning_rate={learning_rate / 10:.1g}"
+    if fault.step == 1 and fault.term != "gradient":
+        return (
+            "nothing was learnt by then, so look for huge values in x and y (their squares must "
+            "be finite), or scale them"
+        )
+    if last > RISEN * lowest:
+        return f"the loss had risen from {lowest:.3g} to {last:.3g} before: {smaller}"
+    if precision == "bf16":
+        return f"bf16 has three digits: try precision='float32', or {smaller}"
+    return (
+        f"{smaller}, or look for huge values in x and y, or for a logarithm, a root or a division "
+        "in a module of your own"
+    )
