@@ -5,13 +5,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint types unit fidelity clean
+.PHONY: demo test test-all lint types unit fidelity clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python -m gpn.demo
 
 test: lint types unit
+
+test-all: lint types
+	$(BIN)/python -m pytest --numprocesses 2 -m ""
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpn.columns import TableError, check_names, texts_of
+from gpn.data.bounded import most_unfolded
 from gpn.saving import beside
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 20_000
 CSV, PARQUET = (".csv", ".csv.gz", ".gz"), (".parquet", ".pq")
-MOST_BYTES, MOST_TIMES = 256 << 20, 100  # what may come of a packed file at once: the larger one
 
 
 def read(path: Path, texts: Iterable[str] | None = None) -> "DataFrame":
@@ -83,7 +83,7 @@ class _Inflated(gzip.GzipFile):
     def __init__(self, path: Path) -> None:
         super().__init__(path, "rb")
         self.path = path
-        self.left = self.most = most_bytes(path)
+        self.left = self.most = most_unfolded(path)
 
     def read1(self, size: int = -1) -> bytes:
         return self._counted(super().read1(size))
@@ -98,11 +98,6 @@ class _Inflated(gzip.GzipFile):
         return chunk
 
 
-def most_bytes(path: Path) -> int:
-    """How much a packed file may unfold to before it is taken for a bomb."""
-    return max(MOST_BYTES, MOST_TIMES * path.stat().st_size)
-
-
 def _too_much(path: Path, most: int) -> TableError:
     return TableError(
         f"{path} must unfold to at most {most} bytes at once, got more; if that is right, unpack "
@@ -115,7 +110,7 @@ def _parquet(path: Path, rows: int, texts: Iterable[str], *, whole: bool) -> Ite
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        said, most = file.metadata, most_bytes(path)
+        said, most = file.metadata, most_unfolded(path)
         groups = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
         if max(groups, default=0) > most or (whole and 8 * said.num_rows * said.num_columns > most):
             raise _too_much(path, most)

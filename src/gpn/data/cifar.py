@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gpn.data.bounded import CHUNK, LIMIT, opened, read_whole
+from gpn.data.bounded import CHUNK, LIMIT, check_unfolding, opened, read_whole
 from gpn.data.image_part import ImagePart, PartName
 from gpn.data.store import Source, check_md5, find, missing
 
@@ -71,6 +71,7 @@ def _archived(source: Source, files: set[str], archive: Path) -> dict[str, Tenso
         for member in itertools.islice(tar, MOST_MEMBERS):
             file = member.name.removeprefix(f"{source.subfolder}/")
             if file in files and file != member.name:
+                check_unfolding(archive, member.size)
                 batches[file] = _rows(source, file, archive, _member(tar, member))
             if len(batches) == len(files):
                 return batches
