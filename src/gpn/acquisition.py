@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gpn.core.posterior import entropy
+from gpn.core.shapes import require_count, require_shapes
 from gpn.core.types import Draws
 
 CONFIGURATIONS = 256
@@ -20,11 +21,17 @@ def reduce_variance(draws: Draws, count: int, noise_variance: float = 0.0) -> In
     For jointly Gaussian draws a label at i leaves  C − C_·i C_i· / (C_ii + σ²),  so that the gain
     is  Σ_j C_ji² / (C_ii + σ²),  summed over outputs; C is then conditioned, and so on.
     """
+    require_shapes(draws=(draws, "s n o"))
+    if len(draws) < 2 or not noise_variance >= 0:
+        raise ValueError(
+            "a variance must have at least 2 draws and no negative noise, got "
+            f"{len(draws)} draws and {noise_variance=}."
+        )
     centred = (draws - draws.mean(0)).permute(2, 0, 1) / (len(draws) - 1) ** 0.5
     noise = max(noise_variance, 1e-6 * float(centred.square().sum(1).mean()))
     left = torch.ones(draws.shape[1], dtype=torch.bool, device=draws.device)
     picked: list[int] = []
-    for _ in range(min(count, draws.shape[1])):
+    for _ in range(min(require_count("the number of rows to pick", count), draws.shape[1])):
         row = int(_gains(centred, noise).masked_fill(~left, -1.0).argmax())
         left[row] = False
         picked.append(row)
@@ -53,12 +60,13 @@ def batch_bald(logits: Draws, count: int, rng: torch.Generator) -> Int[Tensor, "
     I(y_B; f) = H(y_B) − Σ_{i∈B} E_f H(y_i | f)  (Kirsch et al. 2019). The entropy of several rows'
     classes is estimated from classes sampled for those picked so far.
     """
+    require_shapes(logits=(logits, "s n o"))
     p = logits.softmax(-1).double()  # (s, n, o)
     own = entropy(p).mean(0)
     left = torch.ones(p.shape[1], dtype=torch.bool, device=p.device)
     weights = p.new_ones(1, len(p)) / len(p)  # p(f | classes of the batch), one line per sample
     picked: list[int] = []
-    for _ in range(min(count, p.shape[1])):
+    for _ in range(min(require_count("the number of rows to pick", count), p.shape[1])):
         gain = _expected_entropy(weights, p) - own
         row = int(gain.masked_fill(~left, -torch.inf).argmax())
         left[row] = False

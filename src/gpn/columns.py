@@ -101,6 +101,8 @@ def as_table(table: Any) -> "DataFrame":
             f"every column must have one name, got {table.columns.nlevels} levels of them; "
             "join them first."
         )
+    if len(table) == 0:
+        raise TableError("a table must have at least one row, got none.")
     named = table.rename(columns=str)
     check_names(named)
     return named
