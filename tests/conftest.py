@@ -39,3 +39,12 @@ def classes() -> gpn.Task:
     centres = torch.tensor([[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]])
     x = centres[labels] + 0.2 * torch.randn(30, 2, generator=rng)
     return gpn.Task(x, labels, pool=gpn.box([-2.0, -2.0], [2.0, 2.0]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many damaged inputs were read, by whichever process."""
+    reports = [r for group in terminalreporter.stats.values() for r in group]
+    told = [getattr(r, "user_properties", []) for r in reports if getattr(r, "when", "") == "call"]
+    counts = [sum(v for name, v in each if name == "fuzzed") for each in told]
+    if sum(counts):
+        terminalreporter.write_line(f"fuzz: {sum(counts):,} damaged inputs, all read or refused")

@@ -271,7 +271,7 @@ BAD_QUESTIONS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
     (
         spoil("test.csv", lambda t: t.assign(size="tall")),
         PREDICT,
-        "finite numbers as in the fit, got 'tall'",
+        "finite numbers, got 'tall'",
     ),
     (spoil("test.csv", lambda t: t.assign(size=np.inf)), PREDICT, "must hold finite numbers"),
     (empty("test.csv"), PREDICT, "at least one row"),

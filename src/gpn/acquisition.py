@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gpn.core.shapes import require_count, require_shapes
+
 Root = Float[Tensor, "o s n"]
 
 
@@ -17,10 +19,13 @@ def reduce_variance(root: Root, count: int, noise_variance: float = 0.0) -> Int[
     that the gain is  Σ_j C_ji² / (C_ii + σ²),  summed over outputs; C is then conditioned, and so
     on.
     """
+    require_shapes(root=(root, "o s n"))
+    if not noise_variance >= 0:
+        raise ValueError(f"the noise of labels must not be negative, got {noise_variance=}.")
     noise = max(noise_variance, 1e-6 * float(root.square().sum(1).mean()))
     left = torch.ones(root.shape[2], dtype=torch.bool, device=root.device)
     picked: list[int] = []
-    for _ in range(min(count, root.shape[2])):
+    for _ in range(min(require_count("the number of rows to pick", count), root.shape[2])):
         row = int(_gains(root, noise).masked_fill(~left, -1.0).argmax())
         left[row] = False
         picked.append(row)

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -192,7 +193,7 @@ def errors(*, as_json: bool) -> Iterator[None]:
     """What cannot be used is said in one line (or one object), and ends with status 1."""
     try:
         yield
-    except (ValueError, TypeError, OSError, FloatingPointError, ModuleNotFoundError) as error:
+    except (ValueError, TypeError, OSError, FloatingPointError, ImportError) as error:
         print(json.dumps({"error": str(error)}) if as_json else f"error: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
 
@@ -266,7 +267,6 @@ def _result(values: dict[str, Any], as_json: bool) -> None:  # noqa: FBT001
     for name, value in values.items():
         shown = f"{value:.4f}" if isinstance(value, float) else value
         if value != []:
-            table.add_row(
-                name, ", ".join(map(str, value)) if isinstance(value, list) else str(shown)
-            )
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(shown)
+            table.add_row(name, Text(text))  # a name such as "[/b]" is no markup
     Console(highlight=False).print(table)

@@ -33,7 +33,7 @@ class Columns:
     @classmethod
     def of(cls, table: "DataFrame", target: str) -> "Columns":
         """What there is to learn from a table's columns but for the target."""
-        table = _named(table)
+        table = as_table(table)
         index = [name for name in table.columns if name.startswith("Unnamed: ")]
         names = [name for name in table.columns if name not in (target, *index)]
         if not names:
@@ -52,48 +52,70 @@ class Columns:
 
     def encode(self, table: "DataFrame") -> NDArray[np.float64]:
         """The table's columns as numbers, in the order of the fit; other columns are ignored."""
-        table = _named(table)
+        table = as_table(table)
         missing = [name for name in self.names if name not in table.columns]
         if missing:
             raise TableError(
                 f"the table must have the columns that the model was fitted on, {missing[0]!r} "
                 f"is missing ({len(missing)} of {len(self.names)}); add it or fit again without."
             )
-        ready = {name: _numbers(table[name]) for name in self.medians}
-        ready |= {name: _texts(table[name]) for name in self.categories}
-        return np.asarray(self._transformer().transform(frame(ready)), np.float64)
+        ready = [numbers_of(table[name]) for name in self.medians]
+        ready += [_texts(table[name]) for name in self.categories]
+        by_place = frame(dict(enumerate(ready)))
+        return np.asarray(self._transformer().transform(by_place), np.float64)
 
     def _transformer(self) -> "ColumnTransformer":
-        """Imputer and encoder, fitted to one row that holds what they are to know."""
+        """Imputer and encoder, fitted to one row that holds what they are to know.
+
+        Columns go by their places: numpy, which would compare names, drops a NUL at their end.
+        """
         from sklearn.compose import ColumnTransformer
         from sklearn.impute import SimpleImputer
         from sklearn.preprocessing import OneHotEncoder
 
         known = [np.array(values, dtype=object) for values in self.categories.values()]
         encoder = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
+        places = list(range(len(self.names)))
         steps = [
-            ("numbers", SimpleImputer(strategy="median"), list(self.medians)),
-            ("categories", encoder, list(self.categories)),
+            ("numbers", SimpleImputer(strategy="median"), places[: len(self.medians)]),
+            ("categories", encoder, places[len(self.medians) :]),
         ]
-        first: dict[str, Any] = {name: [value] for name, value in self.medians.items()}
-        first |= {name: values[:1] for name, values in self.categories.items()}
-        return ColumnTransformer([step for step in steps if step[2]]).fit(frame(first))
+        first: list[Any] = [[value] for value in self.medians.values()]
+        first += [values[:1] for values in self.categories.values()]
+        by_place = frame(dict(enumerate(first)))
+        return ColumnTransformer([step for step in steps if step[2]]).fit(by_place)
 
     def facts(self) -> dict[str, Any]:
         """For a model file."""
         return {"medians": self.medians, "categories": self.categories}
 
 
-def _named(table: "DataFrame") -> "DataFrame":
+def as_table(table: Any) -> "DataFrame":
     """The table with texts for names, each once."""
+    import pandas as pd
+
+    if not isinstance(table, pd.DataFrame):
+        raise TableError(f"a table must be a pandas DataFrame, got {type(table).__name__}.")
+    if table.columns.nlevels > 1:
+        raise TableError(
+            f"every column must have one name, got {table.columns.nlevels} levels of them; "
+            "join them first."
+        )
+    if len(table) == 0:
+        raise TableError("a table must have at least one row, got none.")
     named = table.rename(columns=str)
-    twice = named.columns[named.columns.duplicated()]
-    if len(twice):
-        raise TableError(f"every column must have a name of its own, got {twice[0]!r} twice.")
+    check_names(named)
     return named
 
 
-def frame(columns: dict[str, Any]) -> "DataFrame":
+def check_names(table: "DataFrame") -> None:
+    """That no two columns have the same name."""
+    twice = table.columns[table.columns.duplicated()]
+    if len(twice):
+        raise TableError(f"every column must have a name of its own, got {twice[0]!r} twice.")
+
+
+def frame(columns: dict[Any, Any]) -> "DataFrame":
     """The columns as a table."""
     import pandas as pd
 
@@ -112,12 +134,12 @@ def is_numeric(column: "Series[Any]") -> bool:
 
 
 def _median(column: "Series[Any]") -> float:
-    median = float(column.median())
-    if not np.isfinite(median):
+    known = numbers_of(column).dropna()
+    if known.empty:
         raise TableError(
             f"a column must hold at least one number, {column.name!r} has none; drop it."
         )
-    return median
+    return float(known.median())
 
 
 def _categories(column: "Series[Any]") -> list[str]:
@@ -135,15 +157,19 @@ def _texts(column: "Series[Any]") -> "Series[Any]":
     return texts.map(str).astype(object)
 
 
-def _numbers(column: "Series[Any]") -> "Series[Any]":
+def numbers_of(column: "Series[Any]") -> "Series[Any]":
+    """The column as numbers, NaN where they are missing."""
     import pandas as pd
+    from pandas.api.types import is_complex_dtype
 
-    numbers = pd.to_numeric(column, errors="coerce").astype(float)
+    if is_complex_dtype(column):
+        raise TableError(f"column {column.name!r} must hold real numbers, got {column.dtype}.")
+    numbers = pd.to_numeric(column, errors="coerce").astype("float64")
     bad = numbers.isna() & column.notna() | np.isinf(numbers)
     if bad.any():
         first = column[bad].iloc[0]
         raise TableError(
-            f"column {column.name!r} must hold finite numbers as in the fit, got {first!r} in row "
+            f"column {column.name!r} must hold finite numbers, got {first!r:.100} in row "
             f"{int(np.flatnonzero(bad)[0])} ({int(bad.sum())} such rows); correct or empty it."
         )
     return numbers

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gpn.core.shapes import require_shapes
+
 Chains = Float[Tensor, "c t q"]
 
 
@@ -48,6 +50,7 @@ def effective_sample_size(chains: Chains) -> Float[Tensor, "q"]:
 
 def split(chains: Chains) -> Chains:
     """Each chain as two half chains, in float64; an odd draw in the middle is left out."""
+    require_shapes(chains=(chains, "c t q"))
     half = chains.shape[1] // 2
     if half < 2:
         raise ValueError(f"chains must have at least 4 draws each, got {chains.shape[1]}.")

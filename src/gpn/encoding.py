@@ -14,6 +14,7 @@ from typing import Any
 from gpn.core.config import Config
 
 PLAIN = (bool, int, float, str, type(None))
+LONGEST = 1000  # no network has more layers
 
 
 def encode(value: Any) -> Any:
@@ -36,10 +37,12 @@ def decode_config(value: Any, wanted: type[Config] = Config) -> Any:
     """The configuration that `encode` wrote; it must be of class `wanted` or below it."""
     if not isinstance(value, dict) or set(value) != {"class", "settings"}:
         raise _wrong(wanted.__name__, value)
-    kind = _class(value["class"])
+    kind, settings = _class(value["class"]), value["settings"]
     if not issubclass(kind, wanted):
         raise _wrong(f"a {wanted.__name__}", value["class"])
-    return kind(**decode_settings(dict(value["settings"]), kind))
+    if not isinstance(settings, dict):
+        raise _wrong("settings by name", settings)
+    return kind(**decode_settings(settings, kind))
 
 
 def decode_settings(settings: dict[str, Any], kind: type[Config]) -> dict[str, Any]:
@@ -68,6 +71,8 @@ def decode(value: Any, hint: Any) -> Any:
 
 
 def _decode_tuple(value: list[Any], options: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(value) > LONGEST:
+        raise _wrong(f"at most {LONGEST} values", value)
     hints = (options[0],) * len(value) if options[-1] is Ellipsis else options
     if len(hints) != len(value):
         raise _wrong(f"{len(hints)} values", value)
@@ -88,7 +93,7 @@ def _class(name: Any) -> type[Config]:
     found = [kind for kind in _descendants(Config) if kind.__name__ == name]
     if not found:
         raise ValueError(
-            f"a saved configuration must be of a known class, got {name!r}; "
+            f"a saved configuration must be of a known class, got {name!r:.200}; "
             "import the module that defines it first."
         )
     return found[-1]
@@ -101,4 +106,4 @@ def _descendants(kind: type[Config]) -> Iterator[type[Config]]:
 
 
 def _wrong(wanted: str, came: Any) -> ValueError:
-    return ValueError(f"a saved configuration must have {wanted} here, got {came!r}.")
+    return ValueError(f"a saved configuration must have {wanted} here, got {came!r:.200}.")

@@ -1,12 +1,14 @@
 """Tables in files: CSV and Parquet, whole or in pieces, and written completely or not at all."""
 
+import gzip
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpn.columns import TableError, texts_of
+from gpn.columns import TableError, check_names, texts_of
+from gpn.data.bounded import most_unfolded
 from gpn.saving import beside
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ def read(path: Path, texts: Iterable[str] | None = None) -> "DataFrame":
     """The whole table; it must have rows. `texts` None: every column that is not of numbers."""
     import pandas as pd
 
-    table = pd.concat(list(pieces_of(path, texts or ())), ignore_index=True)
+    table = pd.concat(list(pieces_of(path, texts or (), whole=True)), ignore_index=True)
     if texts is not None:
         return table
     found = texts_of(table)
@@ -28,41 +30,92 @@ def read(path: Path, texts: Iterable[str] | None = None) -> "DataFrame":
 
 
 def pieces_of(
-    path: Path, texts: Iterable[str] = (), rows: int = ROWS_AT_ONCE
+    path: Path, texts: Iterable[str] = (), rows: int = ROWS_AT_ONCE, *, whole: bool = False
 ) -> Iterator["DataFrame"]:
     """The table in pieces of at most `rows`, so that memory does not grow with it.
 
-    Columns of `texts` are read as they stand: "01" is not 1, whatever else a piece holds.
+    Columns of `texts` are read as they stand: "01" is not 1, whatever else a piece holds. `whole`
+    says that the pieces are to be put together: all of them must fit in memory then.
     """
     import pandas as pd
 
-    kind = _kind(path)
+    kind, path = _kind(path), Path(path)
     if not path.is_file():
         raise TableError(f"a table must be a file that exists, got {path}.")
     count = 0
+    parse = _parquet if kind == "parquet" else _csv
     try:
-        for piece in _parquet(path, rows) if kind == "parquet" else _csv(path, rows, texts):
+        for piece in parse(path, rows, texts, whole=whole):
+            check_names(piece)
             count += len(piece)
             yield piece
+    except TableError:
+        raise
     except pd.errors.EmptyDataError:
         count = 0
-    except (pd.errors.ParserError, UnicodeDecodeError, OSError, EOFError, _arrow_error()) as error:
-        raise TableError(f"{path} must be a complete {kind} file, got {error}.") from error
+    except Exception as error:  # parsers of damaged files raise anything at all
+        raise TableError(
+            f"{path} must be a complete {kind} file, got {error!s:.500} ({type(error).__name__})."
+        ) from error
     if count == 0:
         raise TableError(f"a table must have at least one row, {path} has none.")
 
 
-def _csv(path: Path, rows: int, texts: Iterable[str]) -> Iterator["DataFrame"]:
+def _csv(path: Path, rows: int, texts: Iterable[str], *, whole: bool) -> Iterator["DataFrame"]:
     import pandas as pd
 
-    yield from pd.read_csv(path, chunksize=rows, dtype=dict.fromkeys(texts, "str"))
+    with _Inflated(path) if path.suffix == ".gz" else path.open("rb") as file:
+        options: Any = {"dtype": dict.fromkeys(texts, "str"), "low_memory": False}
+        for piece in pd.read_csv(file, chunksize=rows, **options):
+            if not isinstance(piece.index, pd.RangeIndex):
+                raise TableError(
+                    f"every row of {path} must have as many cells as there are names, got more in "
+                    "the first; name every column, or separate cells by commas."
+                )
+            yield piece
+            if isinstance(file, _Inflated) and not whole:
+                file.left = file.most
 
 
-def _parquet(path: Path, rows: int) -> Iterator["DataFrame"]:
+class _Inflated(gzip.GzipFile):
+    """A gzip stream that gives no more at once than the file's size can make credible."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "rb")
+        self.path = path
+        self.left = self.most = most_unfolded(path)
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._counted(super().read1(size))
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._counted(super().read(size))
+
+    def _counted(self, chunk: bytes) -> bytes:
+        self.left -= len(chunk)
+        if self.left < 0:
+            raise _too_much(self.path, self.most)
+        return chunk
+
+
+def _too_much(path: Path, most: int) -> TableError:
+    return TableError(
+        f"{path} must unfold to at most {most} bytes at once, got more; if that is right, unpack "
+        "it to a plain .csv first."
+    )
+
+
+def _parquet(path: Path, rows: int, texts: Iterable[str], *, whole: bool) -> Iterator["DataFrame"]:
+    """Parquet knows its types: `texts` are read as such anyway."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
+        said, most = file.metadata, most_unfolded(path)
+        groups = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
+        if max(groups, default=0) > most or (whole and 8 * said.num_rows * said.num_columns > most):
+            raise _too_much(path, most)
         for batch in file.iter_batches(batch_size=rows):
+            batch.validate(full=True)
             yield batch.to_pandas()
 
 
@@ -129,7 +182,13 @@ class _ParquetOut:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = pa.Table.from_pandas(piece, preserve_index=False)
+        try:
+            table = pa.Table.from_pandas(piece, preserve_index=False)
+        except _arrow_error() as error:
+            raise TableError(
+                f"a column must hold values of one type to be written to a Parquet file, got "
+                f"{error!s:.300}; write a .csv."
+            ) from error
         if self.file is None:
             self.file = pq.ParquetWriter(self.name, table.schema)
         columns = [self._cast(table[field.name], field) for field in self.file.schema]

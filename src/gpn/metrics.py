@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from torch import Tensor
 
+from gpn.core.shapes import require_classes, require_count, require_level, require_shapes
 from gpn.core.types import Draws, Outputs
 
 
@@ -19,11 +20,14 @@ def interval_width(draws: Draws, level: float = 0.95) -> Float[Tensor, "n o"]:
 
 def interval_coverage(draws: Draws, targets: Outputs, level: float = 0.95) -> Float[Tensor, "o"]:
     """Share of targets inside the middle `level` of the draws (the paper's CI-correct)."""
+    require_shapes(draws=(draws, "s n o"), targets=(targets, "n o"))
     low, high = _ends(draws, level)
     return ((targets >= low) & (targets <= high)).to(draws.dtype).mean(0)
 
 
 def _ends(draws: Draws, level: float) -> Float[Tensor, "2 n o"]:
+    require_shapes(draws=(draws, "s n o"))
+    require_level(level)
     return draws.quantile(draws.new_tensor([(1 - level) / 2, (1 + level) / 2]), dim=0)
 
 
@@ -34,12 +38,23 @@ def marginal_w2(
 
     W2² = (μ − μ*)² + (σ − σ*)² at each row and output.
     """
+    _moments(mean, std, true_mean, true_std)
     squared = (mean - true_mean).square() + (std - true_std).square()
     return squared.mean().sqrt()
 
 
+def _moments(mean: Outputs, std: Outputs, true_mean: Outputs, true_std: Outputs) -> None:
+    require_shapes(
+        mean=(mean, "n o"),
+        std=(std, "n o"),
+        true_mean=(true_mean, "n o"),
+        true_std=(true_std, "n o"),
+    )
+
+
 def draws_w2(draws: Draws, true_mean: Outputs, true_std: Outputs) -> Float[Tensor, ""]:
     """`marginal_w2` with the moments of the draws themselves."""
+    require_shapes(draws=(draws, "s n o"), true_mean=(true_mean, "n o"))
     return marginal_w2(draws.mean(0), draws.std(0), true_mean, true_std)
 
 
@@ -53,6 +68,12 @@ def joint_w2(
 
     W2² = ‖μ − μ*‖² + tr(Σ + Σ* − 2 (Σ*^{1/2} Σ Σ*^{1/2})^{1/2}), divided by the number of rows.
     """
+    require_shapes(
+        mean=(mean, "n"),
+        covariance=(covariance, "n n"),
+        true_mean=(true_mean, "n"),
+        true_covariance=(true_covariance, "n n"),
+    )
     root = _matrix_root(true_covariance)
     cross = _matrix_root(root @ covariance @ root)
     spread = covariance.trace() + true_covariance.trace() - 2 * cross.trace()
@@ -69,6 +90,7 @@ def covariance_error(
     covariance: Float[Tensor, "o n n"], true_covariance: Float[Tensor, "o n n"]
 ) -> Float[Tensor, ""]:
     """‖Σ − Σ*‖_F / ‖Σ*‖_F."""
+    require_shapes(covariance=(covariance, "o n n"), true_covariance=(true_covariance, "o n n"))
     return (covariance - true_covariance).norm() / true_covariance.norm()
 
 
@@ -76,6 +98,8 @@ def band_coverage(
     mean: Outputs, std: Outputs, true_mean: Outputs, true_std: Outputs, level: float = 0.95
 ) -> Float[Tensor, ""]:
     """The share of the true marginals inside the central `level` band of N(mean, std²)."""
+    _moments(mean, std, true_mean, true_std)
+    require_level(level)
     half = NormalDist().inv_cdf((1 + level) / 2) * std
     scale = true_std * 2**0.5
     low, high = (mean - half - true_mean) / scale, (mean + half - true_mean) / scale
@@ -86,11 +110,15 @@ def total_variation(
     probabilities: Float[Tensor, "n o"], true_probabilities: Float[Tensor, "n o"]
 ) -> Float[Tensor, ""]:
     """½ Σ_c |p_c − p*_c|, averaged over rows."""
+    require_shapes(
+        probabilities=(probabilities, "n o"), true_probabilities=(true_probabilities, "n o")
+    )
     return 0.5 * (probabilities - true_probabilities).abs().sum(-1).mean()
 
 
 def probability_variance(logits: Draws) -> Float[Tensor, "n"]:
     """Σ_c Var_s[softmax(logits)_c]: the paper's "posterior variance" for classes, an OOD score."""
+    require_shapes(logits=(logits, "s n o"))
     return logits.softmax(-1).var(0).sum(-1)
 
 
@@ -114,18 +142,26 @@ def ood_aupr(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> f
 
 def ood_fpr95(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> float:
     """The share of in-distribution rows above the score that 95 % of the others reach."""
+    _detection(scores_id, scores_ood)
     threshold = scores_ood.double().quantile(0.05, interpolation="lower")
     return float((scores_id.double() >= threshold).double().mean())
 
 
 def _detection(scores_id: Tensor, scores_ood: Tensor) -> tuple[Any, Any]:
     """What scikit-learn takes: labels (1 is out of distribution), then scores."""
+    require_shapes(scores_id=(scores_id, "n"), scores_ood=(scores_ood, "m"))
+    for name, scores in (("scores_id", scores_id), ("scores_ood", scores_ood)):
+        if not bool(scores.isfinite().all()):
+            raise ValueError(f"{name} must be finite, got NaN or infinity among {len(scores)}.")
     labels = torch.cat([torch.zeros(len(scores_id)), torch.ones(len(scores_ood))])
     return labels.numpy(), torch.cat([scores_id, scores_ood]).double().cpu().numpy()
 
 
 def gaussian_nll(draws: Draws, targets: Outputs, noise_std: float = 0.0) -> Float[Tensor, ""]:
     """−log N(y; mean, variance + noise_std²) of the draws' moments, averaged over the targets."""
+    require_shapes(draws=(draws, "s n o"), targets=(targets, "n o"))
+    if not noise_std >= 0:
+        raise ValueError(f"noise_std must not be negative, got {noise_std}.")
     variance = (draws.var(0) + noise_std**2).clamp_min(torch.finfo(draws.dtype).tiny)
     squared = (targets - draws.mean(0)).square()
     return 0.5 * ((2 * torch.pi * variance).log() + squared / variance).mean()
@@ -133,6 +169,7 @@ def gaussian_nll(draws: Draws, targets: Outputs, noise_std: float = 0.0) -> Floa
 
 def class_nll(probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"]) -> Float[Tensor, ""]:
     """−log p(class), averaged over rows."""
+    _with_classes(probabilities, classes)
     picked = probabilities.gather(1, classes[:, None])[:, 0]
     return -picked.clamp_min(torch.finfo(picked.dtype).tiny).log().mean()
 
@@ -149,6 +186,8 @@ def reliability(
     probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"], bins: int = 15
 ) -> tuple[Float[Tensor, "b"], Float[Tensor, "b"], Float[Tensor, "b"]]:
     """Mean confidence, accuracy and share of rows, in those of the equal bins that hold any."""
+    _with_classes(probabilities, classes)
+    require_count("bins", bins)
     confidence, picked = probabilities.max(1)
     right = (picked == classes).to(confidence.dtype)
     which = (confidence * bins).long().clamp_max(bins - 1)
@@ -156,6 +195,11 @@ def reliability(
     sums = rows.new_zeros(3, bins).index_add_(1, which, rows)
     confident, correct, count = sums[:, sums[2] > 0]
     return confident / count, correct / count, count / len(classes)
+
+
+def _with_classes(probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"]) -> None:
+    require_shapes(probabilities=(probabilities, "n o"), classes=(classes, "n"))
+    require_classes(classes, probabilities.shape[1])
 
 
 def interval_calibration_error(draws: Draws, targets: Outputs) -> Float[Tensor, ""]:
@@ -166,6 +210,7 @@ def interval_calibration_error(draws: Draws, targets: Outputs) -> Float[Tensor, 
 
 def coverage_curve(draws: Draws, targets: Outputs) -> tuple[Float[Tensor, "l"], Float[Tensor, "l"]]:
     """Levels from 5 % to 95 %, and `interval_coverage` at each, averaged over outputs."""
+    require_shapes(draws=(draws, "s n o"), targets=(targets, "n o"))
     levels = torch.arange(1, 20, dtype=draws.dtype, device=draws.device) / 20
     shares = [interval_coverage(draws, targets, float(level)).mean() for level in levels]
     return levels, torch.stack(shares)
@@ -178,6 +223,7 @@ def risk_coverage(
 
     Rows of one score cannot be told apart: each counts with the mean error of them all.
     """
+    require_shapes(errors=(errors, "n"), scores=(scores, "n"))
     _, rank, count = scores.unique(return_inverse=True, return_counts=True)
     sums = errors.new_zeros(len(count)).index_add_(0, rank, errors)
     kept = torch.arange(1, len(errors) + 1, device=errors.device)

@@ -14,13 +14,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gpn.core.posterior import Posterior
 from gpn.encoding import decode_settings, encode
 from gpn.estimators import GPNClassifier, GPNRegressor, PosteriorClassifier, PosteriorRegressor
-from gpn.fit_record import FitRecord
+from gpn.methods.gpn import GPNConfig
+from gpn.model_facts import (
+    check_facts,
+    checked_scale,
+    classes_of,
+    columns_of,
+    record_of,
+    scores_of,
+)
+from gpn.restoring import require, understanding
 from gpn.saving import Saveable, Saved, as_saved, restore_posterior, write
 from gpn.scaling import Scale
 
@@ -46,53 +54,46 @@ def save_model(
     write(replace(saved, header=header, tensors={**saved.tensors, **_arrays(model), **others}))
 
 
-def load_model(saved: Saved, device: str | torch.device) -> Any:
+def load_model(saved: Saved, device: torch.device) -> Any:
     """The estimator that `save_model` wrote; with columns, the model of a table."""
     own = {name: tensor for name, tensor in saved.tensors.items() if name.startswith(PREFIX)}
     rest = {name: tensor for name, tensor in saved.tensors.items() if name not in own}
-    posterior = restore_posterior(replace(saved, tensors=rest), device)
     facts = saved.json("estimator")
-    try:
+    posterior = restore_posterior(replace(saved, tensors=rest), device)
+    with understanding(f"what {saved.path} says of its estimator must be complete"):
+        check_facts(facts, posterior.signature)
         model = _fitted(facts, posterior, own)
         return model if "columns" not in facts else _of_table(model, facts, own)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"what {saved.path} says of its estimator must be complete, got {error!r}; "
-            "the file is damaged, save it again."
-        ) from error
 
 
 def _fitted(facts: dict[str, Any], posterior: Posterior, tensors: Mapping[str, Tensor]) -> Any:
-    model = _empty(facts, posterior)
+    model, signature = _empty(facts, posterior), posterior.signature
     model.posterior_ = posterior
     model.n_features_in_ = facts["n_features"]
     if facts["features"] is not None:
         model.feature_names_in_ = np.array(facts["features"], dtype=object)
-    if facts["classes"] is not None:
-        model.classes_ = np.array(facts["classes"], dtype=facts["dtype"])
+    if signature.is_classification:
+        model.classes_ = classes_of(facts, signature)
     else:
         model.n_targets_, model._flat = facts["targets"], facts["flat"]
-    for name, scale in _scales(tensors).items():
-        setattr(model, name, scale)
-    check_is_fitted(model, SCALES if facts["classes"] is None else SCALES[:1])
-    model.reference_scores_ = tensors[f"{PREFIX}reference_scores"].numpy()
+        model.y_scale_ = _scale("y_scale_", tensors, (signature.n_outputs,))
+    shape = signature.input_shape if len(signature.input_shape) == 1 else ()
+    model.x_scale_ = _scale("x_scale_", tensors, shape)
+    model.reference_scores_ = scores_of(tensors, f"{PREFIX}reference_scores")
     return model
 
 
+def _scale(name: str, tensors: Mapping[str, Tensor], shape: tuple[int, ...]) -> Scale:
+    shift, scale = (tensors[f"{PREFIX}{name}{end}"].numpy() for end in ("shift", "scale"))
+    return checked_scale(name, Scale(shift, scale), shape)
+
+
 def _of_table(model: Any, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
-    from gpn.columns import Columns
     from gpn.table_model import TableModel
 
-    columns, record = Columns(**facts["columns"]), _record(facts.get("record"), tensors)
-    return TableModel(model, columns, facts["target"], record)
-
-
-def _record(facts: dict[str, Any] | None, tensors: Mapping[str, Tensor]) -> FitRecord | None:
-    if facts is None:
-        return None
-    found = {name: tensors.get(f"{PREFIX}labeled_{name}") for name in "xy"}
-    rows: dict[str, Any] = {name: part.numpy() for name, part in found.items() if part is not None}
-    return FitRecord(**facts, **rows)
+    width, rows = facts["n_features"], [tensors.get(f"{PREFIX}labeled_{name}") for name in "xy"]
+    record = record_of(facts.get("record"), width, *rows)
+    return TableModel(model, columns_of(facts, width), facts["target"], record)
 
 
 def _facts(model: Any) -> dict[str, Any]:
@@ -129,12 +130,6 @@ def _arrays(model: Any) -> dict[str, Tensor]:
     return {f"{PREFIX}{name}": torch.tensor(array) for name, array in arrays.items()}
 
 
-def _scales(tensors: Mapping[str, Tensor]) -> dict[str, Scale]:
-    found = [name for name in SCALES if f"{PREFIX}{name}shift" in tensors]
-    ends = {name: [tensors[f"{PREFIX}{name}{end}"] for end in ("shift", "scale")] for name in found}
-    return {name: Scale(*(end.numpy() for end in both)) for name, both in ends.items()}
-
-
 def _empty(facts: Mapping[str, Any], posterior: Posterior) -> Any:
     """The estimator, not yet fitted; a GPN's configuration is the one that was resolved."""
     name = facts["class"]
@@ -144,7 +139,10 @@ def _empty(facts: Mapping[str, Any], posterior: Posterior) -> Any:
     if is_classifier(kind()) != posterior.signature.is_classification:
         raise ValueError(f"a {name} must hold a posterior of its own kind, this one does not.")
     config: Any = getattr(posterior, "config", None)
-    if facts["method"] is None:
+    method, settings = facts["method"], facts.get("settings")
+    if issubclass(kind, GPNRegressor | GPNClassifier):
+        require(method is None and isinstance(config, GPNConfig), "a GPN must be one", method)
         return kind(config)
-    settings = facts.get("settings")
-    return kind(facts["method"], settings=settings and decode_settings(settings, type(config)))
+    require(type(method) is str, "a method must have a name", method)
+    require(settings is None or isinstance(settings, dict), "settings must have names", settings)
+    return kind(method, settings=settings and decode_settings(settings, type(config)))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
@@ -24,6 +24,14 @@ from gpn.core.task import Signature
 from gpn.core.train import as_device
 from gpn.encoding import decode_config, encode
 from gpn.methods.registry import name_of, posterior_of
+from gpn.restoring import (
+    Budget,
+    ModelError,
+    check_answer,
+    check_tensors,
+    checked_signature,
+    understanding,
+)
 
 FORMAT, VERSION = "gpn", 1
 
@@ -40,9 +48,9 @@ class Saved:
         """The header's entry `name`, decoded."""
         try:
             return json.loads(self.header[name])
-        except (KeyError, json.JSONDecodeError) as error:
-            raise ValueError(
-                f"the header {name!r} of {self.path} must be JSON, got {error!r}."
+        except (KeyError, ValueError, RecursionError) as error:
+            raise ModelError(
+                f"the header {name!r} of {self.path} must be JSON, got {error!r:.500}."
             ) from error
 
 
@@ -76,27 +84,31 @@ def as_saved(posterior: Saveable, path: str | os.PathLike[str]) -> Saved:
 
 
 def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Any:
-    """What was saved to `path`, a posterior or a model: the same draws for the same `rng`."""
-    saved = _read(Path(path))
+    """What was saved to `path`, a posterior or a model: the same draws for the same `rng`.
+
+    A file that is damaged or of another kind is a `ModelError`, which is a ValueError. Nothing in
+    it is run, and no more memory is taken than its own size asks for.
+    """
+    where, saved = as_device(device), _read(Path(path))
     if "estimator" not in saved.header:
-        return restore_posterior(saved, device)
+        return restore_posterior(saved, where)
     from gpn.model_file import load_model
 
-    return load_model(saved, device)
+    return load_model(saved, where)
 
 
-def restore_posterior(saved: Saved, device: str | torch.device) -> Posterior:
-    method = saved.header["method"]
-    kind: Any = posterior_of(method)
-    config, where = decode_config(saved.json("config")), as_device(device)
-    moved = {name: tensor.to(where) for name, tensor in saved.tensors.items()}
-    try:
-        return kind.restore(config, _signature(saved.json("signature")), moved)
-    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise ValueError(
-            f"what {saved.path} holds must fit its method {method!r}, got {error!r}; "
-            "the file is damaged, save it again."
-        ) from error
+def restore_posterior(saved: Saved, device: torch.device) -> Posterior:
+    method = saved.header.get("method", "")
+    fields = saved.json("config"), saved.json("signature")
+    whole = understanding(f"what {saved.path} holds must fit its method {method!r:.100}")
+    with whole, Budget(saved.tensors):
+        kind: Any = posterior_of(method)
+        config, signature = decode_config(fields[0]), checked_signature(fields[1])
+        check_tensors(config, saved.tensors)
+        moved = {name: tensor.to(device) for name, tensor in saved.tensors.items()}
+        posterior: Posterior = kind.restore(config, signature, moved)
+        check_answer(posterior)
+        return posterior
 
 
 def _plain(tensor: Tensor) -> Tensor:
@@ -114,24 +126,22 @@ def _header(posterior: Saveable) -> dict[str, str]:
     }
 
 
-def _signature(fields: dict[str, Any]) -> Signature:
-    return Signature(**{**fields, "input_shape": tuple(fields["input_shape"])})
-
-
 def write(saved: Saved) -> None:
     """Write the file whole, or leave what was there before."""
     write_whole(saved.path, to_bytes(saved.tensors, metadata=saved.header))
 
 
 def _read(path: Path) -> Saved:
+    """The whole file; tensors are copies, so that what happens to the file later is no matter."""
+    path.open("rb").close()  # a file that cannot be opened is no damaged one
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
             header = dict(file.metadata() or {})
-    except SafetensorError as error:
-        raise ValueError(
+    except Exception as error:  # of safetensors, or of torch over what safetensors lets through
+        raise ModelError(
             f"{path} must be a complete file that gpn.save wrote, got something that is truncated "
-            f"or of another kind ({error})."
+            f"or of another kind ({error!s:.500})."
         ) from error
     _check_header(path, header)
     return Saved(path, header, tensors)
@@ -139,11 +149,11 @@ def _read(path: Path) -> Saved:
 
 def _check_header(path: Path, header: dict[str, str]) -> None:
     if header.get("format") != FORMAT:
-        raise ValueError(
-            f"{path} must be a file that gpn.save wrote, got format {header.get('format')!r}."
+        raise ModelError(
+            f"{path} must be a file that gpn.save wrote, got format {header.get('format')!r:.100}."
         )
-    if header["version"] != str(VERSION):
-        raise ValueError(
+    if header.get("version") != str(VERSION):
+        raise ModelError(
             f"{path} must have format version {VERSION}, which this gpn reads, got "
-            f"{header['version']}; upgrade gpn."
+            f"{header.get('version')!s:.100}; upgrade gpn."
         )

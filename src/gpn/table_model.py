@@ -14,7 +14,7 @@ from sklearn.base import is_classifier
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from gpn import metrics
-from gpn.columns import MOST_CATEGORIES, Columns, TableError, frame
+from gpn.columns import MOST_CATEGORIES, Columns, TableError, as_table, frame, numbers_of
 from gpn.estimators import (
     GPNClassifier,
     GPNRegressor,
@@ -104,7 +104,7 @@ class TableModel:
         }
 
     def _errors(self, x: Any, y: "Series[Any]") -> dict[str, Any]:
-        truth, mean = np.asarray(y, float), self.estimator.predict(x)
+        truth, mean = np.asarray(numbers_of(y)), self.estimator.predict(x)
         low, high = self.estimator.predict_interval(x)
         return {
             "rmse": float(root_mean_squared_error(truth, mean)),
@@ -161,7 +161,10 @@ def fit_table(
         if options.pop("device", "auto") not in ("auto", "cpu"):
             raise TableError(f"a device can be chosen for the method gpn only, got {method!r}.")
         options = {"method": method, **options}
-    estimator = kinds[is_class(y) if classes is None else classes](**options)
+    with_classes = is_class(y) if classes is None else classes
+    if not with_classes:
+        y = numbers_of(y)
+    estimator = kinds[with_classes](**options)
     x, pool = columns.encode(labeled), None if unlabeled is None else columns.encode(unlabeled)
     with _remembered() as said:
         estimator.fit(x, np.asarray(y), pool)
@@ -197,6 +200,7 @@ def _as_numbers(estimator: Any, y: "Series[Any]") -> Any:
 
 def target_of(table: "DataFrame", target: str) -> "Series[Any]":
     """The target's column, complete."""
+    table = as_table(table)
     if target not in table.columns:
         near = ", ".join(map(str, list(table.columns)[:8]))
         hint = "; are the columns separated by commas?" if len(table.columns) == 1 else ""

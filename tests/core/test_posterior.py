@@ -253,7 +253,9 @@ def test_a_level_lies_between_zero_and_one(level: float) -> None:
 def test_some_draws_are_needed(n: int) -> None:
     law = Lines(n_outputs=2, is_classification=True)
     for call in (law.sample, law.probabilities, law.entropy):
-        with pytest.raises(ValueError, match=rf"draws must be at least 1, got {n}"):
+        with pytest.raises(
+            ValueError, match=rf"draws must be a whole number of at least 1, got {n}"
+        ):
             call(X, n)
     for call in (law.mean, law.variance, law.covariance):
         with pytest.raises(ValueError, match=rf"at least 2 draws, got {n}"):

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gpn.core.pool import check_finite
+from gpn.core.shapes import require_count, require_level
 from gpn.core.task import Signature, as_tensor
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 
@@ -150,8 +151,7 @@ class Posterior(ABC):
 
     @staticmethod
     def _tails(level: float) -> tuple[float, float]:
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1, got {level}; try 0.95.")
+        require_level(level)
         return (1 - level) / 2, (1 + level) / 2
 
     def _rows(self, x: Any) -> Inputs:
@@ -242,12 +242,10 @@ def _sums(draws: Draws) -> Float[Tensor, "2 n o"]:
 
 
 def positive(n: int) -> int:
-    if n < 1:
-        raise ValueError(f"the number of draws must be at least 1, got {n}.")
-    return n
+    return require_count("the number of draws", n)
 
 
 def _at_least_two(n: int) -> int:
     if n < 2:
         raise ValueError(f"moments need at least 2 draws, got {n}.")
-    return n
+    return positive(n)

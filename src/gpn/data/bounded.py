@@ -13,7 +13,8 @@ from typing import Protocol
 from gpn.data.store import DataError, Source
 
 CHUNK = 1 << 20  # bytes read at a time
-LIMIT = 4 << 30  # no array of the known data sets comes near; a decompression bomb does
+LIMIT = 4 << 30  # no array of the known data sets comes near
+MOST_BYTES, MOST_TIMES = 256 << 20, 100  # what may come of a packed file: the larger of the two
 
 
 class Readable(Protocol):
@@ -62,6 +63,20 @@ def read_whole(stream: Readable, size: int) -> bytearray:
     if stream.read(1):
         raise ValueError(f"{size} bytes must be the rest of the file, got more")
     return content
+
+
+def most_unfolded(path: Path) -> int:
+    """How many bytes a packed file may unfold to before it is taken for a bomb."""
+    return max(MOST_BYTES, MOST_TIMES * path.stat().st_size)
+
+
+def check_unfolding(path: Path, size: int) -> None:
+    """That `size` bytes can be what is packed in the file, and not a decompression bomb."""
+    if size > most_unfolded(path):
+        raise ValueError(
+            f"a packed file of this size must unfold to at most {most_unfolded(path)} bytes, got a "
+            f"claim of {size}"
+        )
 
 
 def check_compression(member: zipfile.ZipInfo) -> None:

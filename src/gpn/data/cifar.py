@@ -5,6 +5,7 @@ Read from the unpacked folder, or straight from the archive, out of which nothin
 
 import gzip
 import hashlib
+import io
 import itertools
 import tarfile
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gpn.data.bounded import CHUNK, opened, read_whole
+from gpn.data.bounded import CHUNK, LIMIT, check_unfolding, opened, read_whole
 from gpn.data.image_part import ImagePart, PartName
 from gpn.data.store import Source, check_md5, find, missing
 
@@ -70,6 +71,7 @@ def _archived(source: Source, files: set[str], archive: Path) -> dict[str, Tenso
         for member in itertools.islice(tar, MOST_MEMBERS):
             file = member.name.removeprefix(f"{source.subfolder}/")
             if file in files and file != member.name:
+                check_unfolding(archive, member.size)
                 batches[file] = _rows(source, file, archive, _member(tar, member))
             if len(batches) == len(files):
                 return batches
@@ -83,6 +85,11 @@ class _SmallReads(gzip.GzipFile):
         if size is None or not 0 <= size <= CHUNK:
             raise ValueError(f"a tar header must fit in {CHUNK} bytes, got {size}")
         return super().read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if not 0 <= offset <= LIMIT:
+            raise ValueError(f"an archive must have at most {LIMIT} bytes, got a claim of {offset}")
+        return super().seek(offset, whence)
 
 
 def _member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytearray:

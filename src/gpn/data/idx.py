@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gpn.data.bounded import opened, read_exactly, read_whole
+from gpn.data.bounded import check_unfolding, opened, read_exactly, read_whole
 from gpn.data.image_part import ImagePart, PartName
 from gpn.data.store import DataError, Source, check_md5, find, locate
 
@@ -80,6 +80,8 @@ def read_idx(source: Source, file: str, path: Path, n_dims: int) -> Tensor:
         stream = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
         header = read_exactly(stream, 4 + 4 * n_dims)
         shape = _shape(header, n_dims)
+        if path.suffix == ".gz":
+            check_unfolding(path, math.prod(shape))
         content = read_whole(stream, math.prod(shape))
         values = torch.frombuffer(content, dtype=torch.uint8).reshape(shape)
     digest = hashlib.md5(header, usedforsecurity=False)

@@ -14,7 +14,7 @@ import torch
 from numpy.lib import format as npy
 from torch import Tensor
 
-from gpn.data.bounded import check_compression, opened, read_whole
+from gpn.data.bounded import check_compression, check_unfolding, opened, read_whole
 from gpn.data.image_part import ImagePart, PartName
 from gpn.data.store import MissingData, Source, locate
 
@@ -32,6 +32,8 @@ def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
                 f"{path} must hold x_{part} for its {part} part, got "
                 f"{', '.join(there) or f'none of {NAMES}'}; ask for another part or file."
             )
+        for name in (f"{name}_{part}" for name in "xy" if f"{name}_{part}" in there):
+            check_unfolding(path, archive.getinfo(f"{name}.npy").file_size)
         x = channels_first(_array(archive, f"x_{part}"))
         y = _labels(_array(archive, f"y_{part}")) if f"y_{part}" in there else None
         return ImagePart(x, y)

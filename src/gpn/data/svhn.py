@@ -7,8 +7,9 @@ from typing import Any, BinaryIO
 
 import torch
 
-from gpn.data.bounded import LIMIT, opened
+from gpn.data.bounded import check_unfolding, opened
 from gpn.data.image_part import ImagePart, PartName
+from gpn.data.mat import Matrix, matrices
 from gpn.data.store import Source, check_md5, locate
 
 SVHN = Source(
@@ -23,7 +24,6 @@ SVHN = Source(
 )
 IMAGE_SHAPE = (32, 32, 3)
 KINDS = {"X": ("uint8",), "y": ("uint8", "double")}
-DEFLATE_RATIO = 1032  # the most that deflate can shrink bytes, and so a bound on honest claims
 
 
 def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
@@ -33,34 +33,33 @@ def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
     with opened(path, source) as stream:
         digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
         check_md5(source, file, path, digest.hexdigest())
-        _check_claims(stream, path.stat().st_size)
-        arrays = _arrays(stream)
+        stream.seek(0)
+        arrays = _arrays(stream, path)
         x = torch.from_numpy(arrays["X"].transpose(3, 2, 0, 1).copy())
         y = torch.from_numpy(arrays["y"].reshape(-1).astype("int64"))
         return ImagePart(x, _digits(y))
 
 
-def _check_claims(stream: BinaryIO, file_bytes: int) -> None:
-    """That X and y are there, and no larger than the file can make true."""
-    from scipy.io import whosmat
-
-    stream.seek(0)
-    claims = {name: (shape, kind) for name, shape, kind in whosmat(stream)}
+def _arrays(stream: BinaryIO, path: Path) -> dict[str, Any]:
+    """X and y, once their claims are no larger than the file can make true."""
+    found: dict[str, Any] = {}
+    for matrix in matrices(stream):
+        if matrix.name in KINDS and matrix.name not in found:
+            _check(matrix)
+            check_unfolding(path, math.prod(matrix.shape))
+            found[matrix.name] = matrix.values()
     for name, kinds in KINDS.items():
-        shape, kind = claims.get(name, ((), "nothing"))
-        if kind not in kinds:
-            raise ValueError(f"{name} must be {' or '.join(kinds)}, got {kind}")
-        if math.prod(shape) > min(LIMIT, DEFLATE_RATIO * file_bytes):
-            raise ValueError(f"{name} must fit in a file of {file_bytes} bytes, got {shape}")
-    if claims["X"][0][:-1] != IMAGE_SHAPE:
-        raise ValueError(f"X must have shape (32, 32, 3, n), got {claims['X'][0]}")
+        if name not in found:
+            raise ValueError(f"{name} must be {' or '.join(kinds)}, got nothing")
+    return found
 
 
-def _arrays(stream: BinaryIO) -> dict[str, Any]:
-    from scipy.io import loadmat
-
-    stream.seek(0)
-    return loadmat(stream, variable_names=["X", "y"])
+def _check(matrix: Matrix) -> None:
+    name, kinds = matrix.name, KINDS[matrix.name]
+    if matrix.kind not in kinds:
+        raise ValueError(f"{name} must be {' or '.join(kinds)}, got {matrix.kind}")
+    if name == "X" and matrix.shape[:-1] != IMAGE_SHAPE:
+        raise ValueError(f"X must have shape (32, 32, 3, n), got {matrix.shape}")
 
 
 def _digits(labels: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from gpn.data.bounded import check_compression, opened, parsing, read_whole
+from gpn.data.bounded import check_compression, check_unfolding, opened, parsing, read_whole
 from gpn.data.store import Folder, Source, data_folder, find, missing
 
 SUPERCONDUCTIVITY = Source(
@@ -87,6 +87,7 @@ def _zipped(source: Source, path: Path) -> bytearray | None:
         for member in archive.infolist():
             if member.filename.rsplit("/")[-1] == "train.csv":
                 check_compression(member)
+                check_unfolding(path, member.file_size)
                 with archive.open(member) as stream:
                     return read_whole(stream, member.file_size)
     return None

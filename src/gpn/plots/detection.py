@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gpn import metrics
+from gpn.core.shapes import require_count, require_shapes
 from gpn.plots.palette import CYCLE, PALETTE
 from gpn.plots.parts import Array, as_tensor, diagonal, joined
 
@@ -47,8 +48,9 @@ def roc_curve(
 ) -> "Axes":
     """A curve that was measured before (`metrics.ood_roc`), over the diagonal of mere chance."""
     diagonal(axes)
-    at, height = as_tensor(false_alarms).numpy(), as_tensor(found).numpy()
-    axes.plot(at, height, color=color, linewidth=linewidth, label=label)
+    at, height = as_tensor(false_alarms), as_tensor(found)
+    require_shapes(false_alarms=(at, "k"), found=(height, "k"))
+    axes.plot(at.numpy(), height.numpy(), color=color, linewidth=linewidth, label=label)
     axes.set(xlabel="false alarms", ylabel="strangers found")
     return axes
 
@@ -62,7 +64,14 @@ def ood_histogram(
     of fifty or more; scores of 0 are then counted in the first bin.
     """
     sets = {name: as_tensor(values).double() for name, values in scores.items()}
+    if not sets:
+        raise ValueError("scores must name at least one set of rows, got none.")
+    require_count("bins", bins)
+    for name, values in sets.items():
+        require_shapes(**{f"the scores of {name!r}": (values, "n")})
     everything = torch.cat(list(sets.values()))
+    if not bool(everything.isfinite().all()):
+        raise ValueError("scores must be finite to be drawn, got NaN or infinity.")
     wide = _is_wide(everything)
     shown = everything[everything > 0].log10() if wide else everything
     ends = np.histogram_bin_edges(shown.numpy(), bins)

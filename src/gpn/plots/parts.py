@@ -14,7 +14,12 @@ Array = Tensor | np.ndarray
 
 def as_tensor(values: Any) -> Tensor:
     """A tensor or an array of numbers as a tensor that matplotlib can take."""
-    return torch.as_tensor(values).detach().cpu()
+    try:
+        return torch.as_tensor(values).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"what is drawn must be numbers in an array, got {type(values).__name__} ({error})."
+        ) from error
 
 
 def diagonal(axes: "Axes") -> None:

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gpn.core.shapes import require_shapes
 from gpn.core.task import Task
 from gpn.core.types import Draws
 from gpn.plots.palette import INK, PALETTE
@@ -25,6 +26,7 @@ def band(
     label: str,
 ) -> "Axes":
     """A mean with its ±1.96 standard deviations, along one feature."""
+    require_shapes(x=(x, "n d"), mean=(mean, "n"), std=(std, "n"))
     at, centre, half = (part.cpu().double().numpy() for part in (x[:, 0], mean, 1.96 * std))
     axes.fill_between(at, centre - half, centre + half, color=color, alpha=0.18, linewidth=0)
     axes.plot(at, centre, color=color, linewidth=1.8, label=label)
@@ -35,6 +37,7 @@ def outline(
     axes: "Axes", x: Float[Tensor, "n 1"], mean: Float[Tensor, "n"], std: Float[Tensor, "n"]
 ) -> "Axes":
     """The truth over a band: its mean and ±1.96 standard deviations as dashed lines."""
+    require_shapes(x=(x, "n d"), mean=(mean, "n"), std=(std, "n"))
     at = x[:, 0].cpu().numpy()
     for shift, width in ((0.0, 1.4), (-1.96, 0.9), (1.96, 0.9)):
         label = "exact posterior" if shift == 0 else None
@@ -52,8 +55,11 @@ def functions(
     alpha: float = 0.8,
 ) -> "Axes":
     """One thin line per draw of the first output."""
+    require_shapes(x=(x, "n d"), draws=(draws, "s n o"))
     lines = draws[..., 0].cpu().numpy()
     shades = [colors] * len(lines) if isinstance(colors, str) else colors
+    if len(shades) != len(lines):
+        raise ValueError(f"there must be {len(lines)} colors, one per draw, got {len(shades)}.")
     for line, shade in zip(lines, shades, strict=True):
         axes.plot(x[:, 0].cpu().numpy(), line, color=shade, linewidth=0.9, alpha=alpha)
     return axes
@@ -61,6 +67,8 @@ def functions(
 
 def observations(axes: "Axes", task: Task) -> "Axes":
     """The labels, as crosses over everything else."""
+    if task.is_classification:
+        raise ValueError("labels must be numbers to be drawn, got a task of classes.")
     at, values = task.x_obs[:, 0].cpu().numpy(), task.y_obs[:, 0].cpu().numpy()
     axes.plot(at, values, "x", color=INK, markersize=7, markeredgewidth=2, zorder=5)
     return axes
@@ -68,6 +76,7 @@ def observations(axes: "Axes", task: Task) -> "Axes":
 
 def code_plane(axes: "Axes", codes: Float[Tensor, "s 2"]) -> "Axes":
     """Two-dimensional codes, coloured by `code_colors`."""
+    require_codes(codes)
     points = codes.cpu().numpy()
     axes.scatter(points[:, 0], points[:, 1], c=code_colors(codes), s=34, edgecolor="white")
     axes.set_xlabel("$z_1$")
@@ -88,8 +97,16 @@ def code_functions(
     return functions(axes, x, draws, colors=code_colors(codes), alpha=alpha)
 
 
+def require_codes(codes: Float[Tensor, "s 2"]) -> None:
+    """Raise unless codes are points of a plane."""
+    require_shapes(codes=(codes, "s q"))
+    if codes.shape[1] != 2:
+        raise ValueError(f"codes must have 2 dimensions to be drawn, got {codes.shape[1]}.")
+
+
 def code_colors(codes: Float[Tensor, "s 2"]) -> list[str]:
     """Angle as hue, radius as strength: near codes get near colours."""
+    require_codes(codes)
     angle = torch.atan2(codes[:, 1], codes[:, 0]) / (2 * torch.pi) + 0.5
     strength = (codes.norm(dim=1) / 2.0).clamp(0.25, 1.0)
     rows = zip(angle.tolist(), strength.tolist(), strict=True)

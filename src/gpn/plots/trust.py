@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 
 from gpn import metrics
+from gpn.core.shapes import require_shapes
 from gpn.plots.palette import INK, PALETTE
 from gpn.plots.parts import Array, as_tensor, diagonal, joined
 
@@ -123,8 +124,12 @@ def class_boxes(
 
     Boxes hold the middle half of the draws, whiskers reach 1.5 times as far, dots are the rest.
     """
+    drawn = as_tensor(probabilities)
+    require_shapes(probabilities=(drawn, "s c"))
+    if len(names) != drawn.shape[1]:
+        raise ValueError(f"there must be {drawn.shape[1]} names, one per class, got {len(names)}.")
     axes.boxplot(
-        as_tensor(probabilities).numpy(),
+        drawn.numpy(),
         widths=0.6,
         patch_artist=True,
         boxprops={"facecolor": color, "edgecolor": color, "alpha": 0.6},
