@@ -82,3 +82,18 @@ def test_the_figures_are_of_five_seeds_and_every_strategy(task: str) -> None:
     assert set(report["curves"]) == set(active_learning.STRATEGIES)
     assert {point["n"] for curve in report["curves"].values() for point in curve} == {5}
     assert report["labels_for_what_random_reaches"]["random"] == report["labels"][-1]
+
+
+def test_the_readmes_tell_the_ratios_of_the_figures() -> None:
+    """What `suggest` needs for what random choice reaches on digits; and the reverse on the table."""
+    digits, table = (
+        json.loads((active_learning.FOLDER / f"{task}.json").read_text())
+        for task in ("digits", "superconductor")
+    )
+    ours, random = (
+        [point["mean"] for point in table["curves"][name]] for name in ("suggest", "random")
+    )
+    behind = active_learning.needed(table["labels"], np.array(random), ours[-1])
+    said = (Path(gpn.__file__).parents[2] / "README.md").read_text()
+    assert f"({digits['labels_for_what_random_reaches']['suggest']:.0f}\nlabels" in said
+    assert f"({table['labels'][-1] / behind:.1f} times the labels" in said
