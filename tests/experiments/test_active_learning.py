@@ -85,7 +85,7 @@ def test_the_figures_are_of_five_seeds_and_every_strategy(task: str) -> None:
 
 
 def test_the_readmes_tell_the_ratios_of_the_figures() -> None:
-    """What `suggest` needs for what random choice reaches on digits; and the reverse on the table."""
+    """What `suggest` needs for what random choice reaches on digits; the reverse on the table."""
     digits, table = (
         json.loads((active_learning.FOLDER / f"{task}.json").read_text())
         for task in ("digits", "superconductor")
