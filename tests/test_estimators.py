@@ -305,7 +305,8 @@ def test_copies_of_a_row_are_not_held_out_from_themselves() -> None:
 def test_suggestions_from_a_large_pool_look_at_the_most_unknown(
     regressor: GPNRegressor, classifier: GPNClassifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpn.estimators.base.MOST_CANDIDATES", 50)
+    for module in ("regression", "classification"):
+        monkeypatch.setattr(f"gpn.estimators.{module}.MOST_CANDIDATES", 50)
     for model in (regressor, classifier):
         picked = model.suggest(POOL, 5)
         assert len(set(picked.tolist())) == 5

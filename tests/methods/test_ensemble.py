@@ -48,7 +48,7 @@ def test_a_member_does_not_notice_the_others(line: gpn.Task, kind: str) -> None:
     gradients = []
     for shift in (0.0, 5.0):
         members = Members(TRUNK, line.signature, 3, as_generator(0))
-        terms = make(QUICK.replace(regularise=kind, n_members=3), members, line, as_generator(1))
+        terms, _ = make(QUICK.replace(regularise=kind, n_members=3), members, line, as_generator(1))
         with torch.no_grad():
             members.layers[0].weight[1] += shift
         sum(terms().values()).backward()
