@@ -1,11 +1,11 @@
 """Real kills: a fit in a process of its own, SIGKILL at a random moment, and the same weights."""
 
-import os
+import multiprocessing
 import random
 import signal
-import subprocess
 import sys
 import time
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -13,43 +13,42 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is POSIX")
-
-# Five trainings one after the other (four trials of β, then the fit), with dropout and trees.
-CHILD = """
-import sys
-from pathlib import Path
-import torch
 import gpn
 from gpn.core import checkpoint
 
-torch.set_num_threads(1)
-checkpoint.MOST_SHARE = 0.5
-where, out = sys.argv[1:]
-x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
-task = gpn.Task(x, (x[:, 0] > x[:, 1]).long(), pool=2 * x)
-config = gpn.GPNConfig(
-    anchor="independent",
-    n_axes=8,
-    reference_rows=32,
-    trunk=gpn.MLPTrunk(widths=(32, 32), dropout=0.2, ramps=4),
-    train=gpn.TrainConfig(steps=400, label_batch=16, pool_batch=16, device="cpu"),
-)
-print("begun", flush=True)
-keep = None if where == "-" else gpn.Checkpoint(where, every=0.0)
-posterior = gpn.GPN(config).fit(task, rng=0, checkpoint=keep)
-gpn.save(posterior, out)
-"""
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is POSIX")
 
 
-def start(where: str, out: Path) -> subprocess.Popen[str]:
-    """The fit, from the moment on that it has imported everything."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", CHILD, where, str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "begun\n"
+def fit_and_save(where: str | None, out: str) -> None:
+    """Five trainings one after the other: four trials of β, then the fit; trees and dropout."""
+    torch.set_num_threads(1)
+    checkpoint.MOST_SHARE = 0.5
+    x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
+    task = gpn.Task(x, (x[:, 0] > x[:, 1]).long(), pool=2 * x)
+    config = gpn.GPNConfig(
+        anchor="independent",
+        n_axes=8,
+        reference_rows=32,
+        trunk=gpn.MLPTrunk(widths=(32, 32), dropout=0.2, ramps=4),
+        train=gpn.TrainConfig(steps=400, label_batch=16, pool_batch=16, device="cpu"),
+    )
+    keep = None if where is None else gpn.Checkpoint(where, every=0.0)
+    gpn.save(gpn.GPN(config).fit(task, rng=0, checkpoint=keep), out)
+
+
+def start(where: Path | None, out: Path) -> ForkServerProcess:
+    """The fit in a process of its own, forked from one that has imported everything."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.test_interruption"])
+    names = (None if where is None else str(where), str(out))
+    process = processes.Process(target=fit_and_save, args=names)
+    process.start()
     return process
+
+
+def ended(process: ForkServerProcess) -> bool:
+    process.join()
+    return process.exitcode == 0
 
 
 Model = tuple[dict[str, str], dict[str, Tensor]]
@@ -72,20 +71,21 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, float]:
     """The model of a fit that nobody disturbs but that keeps a checkpoint, and its seconds."""
     folder = tmp_path_factory.mktemp("whole")
     undisturbed, kept = folder / "undisturbed.gpn", folder / "kept.gpn"
-    assert start("-", undisturbed).wait() == 0
-    process, begun = start(str(folder / "fit.ckpt"), kept), time.monotonic()
-    assert process.wait() == 0
+    assert ended(start(None, undisturbed))
+    process, begun = start(folder / "fit.ckpt", kept), time.monotonic()
+    assert ended(process)
+    seconds = time.monotonic() - begun
     assert equal(read(undisturbed), read(kept)), "keeping a checkpoint changes nothing"
-    return read(undisturbed), time.monotonic() - begun
+    return read(undisturbed), seconds
 
 
-def killed(process: subprocess.Popen[str], after: float) -> bool:
+def killed(process: ForkServerProcess, after: float) -> bool:
     """Whether it was still running after that time; then it no longer is."""
-    try:
-        process.wait(after)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-    return process.wait() == -signal.SIGKILL
+    process.join(after)
+    process.kill()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
 
 
 def kill_and_resume(folder: Path, seconds: float, dice: random.Random) -> tuple[int, Model]:
@@ -93,12 +93,12 @@ def kill_and_resume(folder: Path, seconds: float, dice: random.Random) -> tuple[
     where, out, kills = folder / "fit.ckpt", folder / "model.gpn", 0
     while kills == 0:  # a fit that ended before it was killed does not count
         out.unlink(missing_ok=True)
-        kills += killed(start(str(where), out), dice.uniform(0.0, seconds))
-    again = start(str(where), out)
+        kills += killed(start(where, out), dice.uniform(0.0, seconds))
+    again = start(where, out)
     if killed(again, dice.uniform(0.0, seconds)):
         kills += 1
-        again = start(str(where), out)
-    assert again.wait() == 0
+        again = start(where, out)
+    assert ended(again)
     left = [path.name for path in folder.iterdir() if "fit.ckpt" in path.name]
     assert not left, "neither the checkpoint nor half-written ones stay"
     return kills, read(out)
