@@ -1,5 +1,6 @@
 """One file per posterior: complete or absent, readable without pickle, clear when it is wrong."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def test_a_failed_write_leaves_the_old_file(
     path.write_text("old")
 
     def full(*_: Any) -> None:
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "disk full")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="disk full"):
