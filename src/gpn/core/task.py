@@ -148,6 +148,10 @@ def _inputs(x: Any) -> Tensor:
         )
     if len(rows) == 0:
         raise ValueError(f"x must hold at least one row, got shape {tuple(rows.shape)}.")
+    if rows.numel() == 0:
+        raise ValueError(
+            f"x must hold at least one number in each row, got shape {tuple(rows.shape)}."
+        )
     check_finite(rows, "x")
     return rows
 
