@@ -1,5 +1,9 @@
 """Shapes are checked at run time in every test, and a few small problems that tests share."""
 
+import dataclasses
+from collections.abc import Iterator
+
+import jaxtyping
 from jaxtyping import install_import_hook
 
 install_import_hook(["gpn.core", "gpn.methods", "gpn.metrics"], "tests.checked")
@@ -8,8 +12,25 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 
 import gpn  # noqa: E402
+from gpn.data import image_set  # noqa: E402
 
 torch.set_num_threads(1)  # tests are many and tiny: two processes beat two threads
+
+
+@pytest.fixture
+def as_users_have_it() -> Iterator[None]:
+    """Without the run-time checker: what a function itself says of wrong shapes and types."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The official image sets with any content: small files cannot have official checksums."""
+    for name, (source, reader) in image_set.OFFICIAL.items():
+        free = dataclasses.replace(source, files=dict.fromkeys(source.files, ()))
+        monkeypatch.setitem(image_set.OFFICIAL, name, (free, reader))
 
 
 @pytest.fixture

@@ -5,10 +5,9 @@ which users do not have, is off.
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import jaxtyping
 import pytest
 import torch
 
@@ -20,6 +19,8 @@ matplotlib = pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure  # noqa: E402
 
 from gpn import plots  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("as_users_have_it")
 
 DRAWS = torch.randn(5, 4, 2, generator=torch.Generator().manual_seed(0))
 ROWS, FLAT, OTHER = DRAWS[0], DRAWS[0, :, 0], torch.zeros(3)
@@ -102,13 +103,6 @@ PLOTS: list[Case] = [
     (plots.risk_coverage, (FLAT, OTHER), r"scores .* n = 4 as in errors, got \(3,\)"),
     (plots.class_boxes, (LAW, ["one"]), r"there must be 2 names, one per class, got 1"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def as_users_have_it() -> Iterator[None]:
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def named(cases: list[Case]) -> list[Any]:

@@ -167,7 +167,7 @@ def numbers_of(column: "Series[Any]") -> "Series[Any]":
     numbers = pd.to_numeric(column, errors="coerce").astype("float64")
     bad = numbers.isna() & column.notna() | np.isinf(numbers)
     if bad.any():
-        first = column[bad].iloc[0]
+        first = column[bad].tolist()[0]
         raise TableError(
             f"column {column.name!r} must hold finite numbers, got {first!r:.100} in row "
             f"{int(np.flatnonzero(bad)[0])} ({int(bad.sum())} such rows); correct or empty it."

@@ -66,8 +66,10 @@ def _csv(path: Path, rows: int, texts: Iterable[str], *, whole: bool) -> Iterato
 
     with _Inflated(path) if path.suffix == ".gz" else path.open("rb") as file:
         options: Any = {"dtype": dict.fromkeys(texts, "str"), "low_memory": False}
+        count = 0
         for piece in pd.read_csv(file, chunksize=rows, **options):
-            if not isinstance(piece.index, pd.RangeIndex):
+            count += len(piece)
+            if not piece.index.equals(pd.RangeIndex(count - len(piece), count)):
                 raise TableError(
                     f"every row of {path} must have as many cells as there are names, got more in "
                     "the first; name every column, or separate cells by commas."

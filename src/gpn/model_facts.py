@@ -35,7 +35,7 @@ def check_facts(facts: Any, signature: Signature) -> None:
 def classes_of(facts: dict[str, Any], signature: Signature) -> NDArray[Any]:
     """The classes, as an array of the dtype that they had."""
     dtype, given = facts["dtype"], facts["classes"]
-    known = type(dtype) is str and re.fullmatch(r"[<>|=]?([biuf]\d|U\d{1,5})|object", dtype)
+    known = type(dtype) is str and re.fullmatch(r"[<>|=]?([biuf]\d{1,2}|U\d{1,5})|object", dtype)
     require(bool(known), "classes must be numbers or texts", dtype)
     size = np.dtype(dtype).itemsize
     require(size <= 4 * LONGEST_CLASS, "the names of classes must be short", dtype)

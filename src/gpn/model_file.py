@@ -21,6 +21,7 @@ from gpn.encoding import decode_settings, encode
 from gpn.estimators import GPNClassifier, GPNRegressor, PosteriorClassifier, PosteriorRegressor
 from gpn.methods.gpn import GPNConfig
 from gpn.model_facts import (
+    LONGEST_CLASS,
     check_facts,
     checked_scale,
     classes_of,
@@ -118,6 +119,11 @@ def _dtype(classes: Any) -> str:
     if classes.dtype.kind not in "biufUO":
         raise TypeError(
             f"classes must be numbers or texts to be saved, got an array of {classes.dtype}."
+        )
+    if classes.dtype.itemsize > 4 * LONGEST_CLASS:
+        raise ValueError(
+            f"the names of classes must have at most {LONGEST_CLASS} characters to be saved, got "
+            f"{classes.dtype}."
         )
     return "object" if classes.dtype.kind == "O" else classes.dtype.str
 

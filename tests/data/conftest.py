@@ -1,24 +1,10 @@
-"""Small files in official formats cannot have official checksums, so tests switch these off."""
+"""What reading may cost."""
 
-import dataclasses
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
-
-from gpn.data import Source, image_set
-
-
-def without_md5s(source: Source) -> Source:
-    return dataclasses.replace(source, files=dict.fromkeys(source.files, ()))
-
-
-@pytest.fixture
-def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The official image sets with any content."""
-    for name, (source, reader) in image_set.OFFICIAL.items():
-        monkeypatch.setitem(image_set.OFFICIAL, name, (without_md5s(source), reader))
 
 
 @contextmanager

@@ -72,10 +72,11 @@ def commands(folder: Path) -> Iterator[Reader]:
         yield Reader(f"gpn {name}", table, [csv], run, by_cell)
     fit = asked("fit", table, "--target", "yield", "--unlabeled", table, "--out", f"{out}.gpn")
     yield Reader("gpn fit", table, [csv], fit, by_cell, share=0.1)
-    table.write_bytes(csv)
-    run = asked("predict", model, table, "--out", f"{out}.csv")
-    seeds = [models.saved(models.model(target), model) for target in ("yield", "grade")]
-    yield Reader("gpn predict, model", model, seeds, run, (mutated, formats.model_header))
+    (folder / "good.csv").write_bytes(csv)
+    other = folder / "other.gpn"
+    run = asked("predict", other, folder / "good.csv", "--out", f"{out}.csv")
+    seeds = [models.saved(models.model(target), other) for target in ("yield", "grade")]
+    yield Reader("gpn predict, model", other, seeds, run, (mutated, formats.model_header))
 
 
 def asked(*arguments: Any) -> Callable[[], Any]:

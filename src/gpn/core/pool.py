@@ -55,6 +55,11 @@ class SamplerPool(Pool):
     """A function `(m, rng) → rows`, for inputs that can be made up."""
 
     def __init__(self, sampler: Sampler) -> None:
+        if not callable(sampler):
+            raise TypeError(
+                "a pool sampler must be a function (m, rng) → rows, got "
+                f"{type(sampler).__name__}; rows themselves go into gpn.TensorPool."
+            )
         self.sampler = sampler
 
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
@@ -74,6 +79,11 @@ class DatasetPool(Pool):
     """
 
     def __init__(self, dataset: MapDataset) -> None:
+        if not isinstance(dataset, MapDataset):
+            raise TypeError(
+                "a pool must be a Dataset with a length, whose rows can be asked for by number, "
+                f"got {type(dataset).__name__}."
+            )
         if len(dataset) == 0:
             raise ValueError("the pool must hold at least one row, got an empty dataset.")
         self.dataset = dataset
@@ -105,7 +115,7 @@ class _Cast(Pool):
 
 def box(low: Sequence[float], high: Sequence[float]) -> SamplerPool:
     """The uniform law on a box: x'_i ~ U[low_i, high_i], independently."""
-    corner, far = floating(torch.as_tensor(low)), floating(torch.as_tensor(high))
+    corner, far = _corner(low), _corner(high)
     if (
         corner.shape != far.shape
         or corner.ndim != 1
@@ -113,7 +123,7 @@ def box(low: Sequence[float], high: Sequence[float]) -> SamplerPool:
     ):
         raise ValueError(
             "a box must be finite and have low < high in every dimension, "
-            f"got low={list(low)} and high={list(high)}."
+            f"got low={low!r:.200} and high={high!r:.200}."
         )
 
     def uniform(m: int, rng: torch.Generator) -> Float[Tensor, "m d"]:
@@ -121,6 +131,14 @@ def box(low: Sequence[float], high: Sequence[float]) -> SamplerPool:
         return corner.to(rng.device) + (far - corner).to(rng.device) * unit
 
     return SamplerPool(uniform)
+
+
+def _corner(values: Sequence[float]) -> Tensor:
+    """A corner of a box; what holds no numbers is none."""
+    try:
+        return floating(torch.as_tensor(values))
+    except (TypeError, ValueError, RuntimeError):
+        return torch.tensor(torch.nan)
 
 
 def _check_rows(rows: Tensor) -> None:

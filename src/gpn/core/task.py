@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from gpn.core.pool import DatasetPool, Pool, SamplerPool, TensorPool, check_finite, floating
 from gpn.core.types import as_generator
 
+MOST_CLASSES = 100_000  # without being told of more
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 
 
@@ -149,6 +150,10 @@ def _inputs(x: Any) -> Tensor:
         )
     if len(rows) == 0:
         raise ValueError(f"x must hold at least one row, got shape {tuple(rows.shape)}.")
+    if rows.numel() == 0:
+        raise ValueError(
+            f"x must hold at least one number in each row, got shape {tuple(rows.shape)}."
+        )
     check_finite(rows, "x")
     return rows
 
@@ -200,6 +205,11 @@ def _n_outputs(y_obs: Tensor, n_classes: int | None) -> int:
             raise ValueError("n_classes goes with integer y; floating y means regression.")
         return y_obs.shape[1]
     seen = int(y_obs.max()) + 1
+    if n_classes is None and seen > MOST_CLASSES:
+        raise ValueError(
+            f"class numbers must be 0, 1, 2, ..., got {seen - 1}; renumber the classes, or say "
+            f"n_classes={seen} if there are so many."
+        )
     classes = max(seen, 2) if n_classes is None else n_classes
     if classes < max(seen, 2):
         raise ValueError(

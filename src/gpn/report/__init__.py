@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpn.columns import TableError, as_table
 from gpn.frames import temporary
 from gpn.table_model import TableModel
 
@@ -34,6 +35,14 @@ def write_report(
     Without the target among its columns `test` still makes a report, less what needs labels.
     """
     _require_parts()
+    if not isinstance(model, TableModel):
+        raise TableError(
+            f"the model of a report must be a TableModel, got {type(model).__name__}; fit one with "
+            "gpn fit, or gpn.table_model.fit_table."
+        )
+    for table in (test, pool):
+        if table is not None:
+            as_table(table)
     from gpn.report.numbers import numbers_of
     from gpn.report.page import render
 

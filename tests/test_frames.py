@@ -1,0 +1,105 @@
+"""Tables in files: what was once misread, or broke with somebody else's error."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import gpn
+from gpn import frames
+from gpn.cli import _result, app
+from gpn.columns import Columns, TableError
+from tests.fuzz import models
+
+
+def test_a_first_column_without_a_name_is_not_taken_for_an_index(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,2,3\n4,5,6\n")
+    with pytest.raises(TableError, match="as many cells as there are names, got more"):
+        frames.read(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("end", [1, 5, 12, 30, -1])
+def test_a_damaged_gzip_is_named(end: int, tmp_path: Path) -> None:
+    whole = gzip.compress(models.table().to_csv().encode())
+    (tmp_path / "t.csv.gz").write_bytes(whole[:end])
+    with pytest.raises(TableError, match=r"t\.csv\.gz must be a complete CSV file, got"):
+        frames.read(tmp_path / "t.csv.gz")
+    (tmp_path / "t.csv.gz").write_bytes(whole[:40] + b"\xff" * 9 + whole[49:])
+    with pytest.raises(TableError, match=r"\(error\)|must be a complete CSV file"):
+        frames.read(tmp_path / "t.csv.gz")
+
+
+def test_columns_of_one_name_in_parquet_are_named(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    twice = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["a", "a"])
+    pq.write_table(twice, tmp_path / "t.parquet")
+    with pytest.raises(TableError, match=r"a name of its own, got 'a' twice|must be a complete"):
+        frames.read(tmp_path / "t.parquet")
+
+
+def test_a_bomb_is_refused_whole_and_honest_pieces_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A megabyte in all is too much at once, and fine piece by piece."""
+    monkeypatch.setattr("gpn.data.bounded.MOST_BYTES", 1 << 20)
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (1 << 19)))
+    with pytest.raises(TableError, match=r"must unfold to at most 1048576 bytes at once.*unpack"):
+        frames.read(path)
+    assert sum(map(len, frames.pieces_of(path, rows=20_000))) == 1 << 19
+    path.write_bytes(gzip.compress(b"a,b\n" + b"1" * (2 << 20)))
+    with pytest.raises(TableError, match="must unfold to at most"):
+        list(frames.pieces_of(path, rows=20_000))
+
+
+def test_names_that_end_in_nul_are_names_of_their_own() -> None:
+    """numpy drops a NUL at the end of a text."""
+    table = pd.DataFrame({"b\x00": [1.0, 2.0], "b": ["x", "y"], "y": [1.0, 2.0]})
+    columns = Columns.of(table, "y")
+    assert columns.encode(table).tolist() == [[1, 1, 0], [2, 0, 1]]
+
+
+def test_mixed_values_cannot_be_written_to_parquet(tmp_path: Path) -> None:
+    mixed = pd.DataFrame({"a": [1, "x", b"y"]})
+    with (
+        pytest.raises(TableError, match="must hold values of one type"),
+        frames.writer(tmp_path / "o.parquet") as add,
+    ):
+        add(mixed)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_look_like_markup_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    _result({"model": "[/b].gpn", "columns": ["'[red]' is a category"]}, as_json=False)
+    shown = capsys.readouterr().out
+    assert "[/b].gpn" in shown
+    assert "[red]" in shown
+
+
+@pytest.mark.parametrize("kind", ["regression", "classification"])
+def test_the_kind_that_is_asked_for_is_checked(kind: str, tmp_path: Path) -> None:
+    table = models.table().assign(**{"yield": "much" if kind == "regression" else "same"})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    command: list[Any] = ["fit", tmp_path / "t.csv", "--target", "yield", "--kind", kind]
+    done = CliRunner().invoke(app, [*map(str, command), "--out", f"{tmp_path / 'm'}", "--json"])
+    assert done.exit_code == 1
+    said = json.loads(done.stderr)["error"]
+    assert "must hold finite numbers" in said or "two classes at least" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_a_model_does_not_follow_its_file(tmp_path: Path) -> None:
+    """What is loaded is a copy: the file may be overwritten, or cut, while the model is in use."""
+    path = tmp_path / "m.gpn"
+    models.model("yield").save(path)
+    loaded = gpn.load(path)
+    before = loaded.predict(models.table())
+    path.write_bytes(b"")
+    np.testing.assert_array_equal(loaded.predict(models.table()), before)
