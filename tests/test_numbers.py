@@ -75,7 +75,7 @@ def test_predictions_have_the_units_of_y(scale: float, plain: gpn.GPNRegressor) 
     close(model.ood_score(POOL), plain.ood_score(POOL))
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
 def test_units_of_x_do_not_matter_to_classes(
     scale: float, plain_classes: gpn.GPNClassifier
 ) -> None:
@@ -177,10 +177,10 @@ def test_one_label_is_enough_for_numbers_and_not_for_classes() -> None:
 @pytest.mark.parametrize("n_labels", [3, 20])
 def test_more_features_than_rows(n_labels: int) -> None:
     wide, pool = DICE.normal(size=(n_labels, 60)), DICE.normal(size=(80, 60))
-    model = regressor(wide, wide[:, 0], pool, beta=0.1, n_axes=80)
+    model = regressor(wide, wide[:, 0], pool, beta=0.1, n_axes=100)
     assert np.abs(model.predict(wide) - wide[:, 0]).mean() < np.abs(wide[:, 0]).mean()
     kinds = np.arange(n_labels) % 2
-    p = classifier(wide, kinds, pool, beta=0.1, n_axes=80).predict_proba(pool)
+    p = classifier(wide, kinds, pool, beta=0.1, n_axes=100).predict_proba(pool)
     np.testing.assert_allclose(p.sum(1), 1.0)
 
 

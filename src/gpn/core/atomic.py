@@ -17,7 +17,8 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         _write(path, content)
     except OSError as error:
-        raise OSError(error.errno, _what_to_do(path, len(content), error)) from error
+        message = _what_to_do(path, len(content), error)
+        raise OSError(*(given for given in (error.errno, message) if given)) from error
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -65,7 +66,7 @@ def _settle(folder: Path) -> None:
 
 
 def _what_to_do(path: Path, size: int, error: OSError) -> str:
-    what = f"{path} must be written whole, {size:,} bytes, got: {error.strerror}"
+    what = f"{path} must be written whole, {size:,} bytes, got: {error.strerror or error}"
     if error.errno not in FULL:
         return f"{what}; make its folder one that exists and can be written, or choose another."
     free = shutil.disk_usage(path.parent).free
