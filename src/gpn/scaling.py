@@ -18,7 +18,7 @@ class Scale:
     def of(cls, values: NDArray[np.float64]) -> "Scale":
         """The scale of these rows; images and other arrays are left as they are."""
         if values.ndim != 2:
-            return cls(np.zeros(()), np.ones(()))
+            return cls.none()
         with np.errstate(over="ignore", invalid="ignore"):
             scaler = StandardScaler().fit(values)
         if not np.isfinite(scaler.var_).all():  # its scale_ is 1 where the square overflows
@@ -27,6 +27,11 @@ class Scale:
                 "rescale the column, or take its logarithm."
             )
         return cls(scaler.mean_, scaler.scale_)
+
+    @classmethod
+    def none(cls) -> "Scale":
+        """Values as they are."""
+        return cls(np.zeros(()), np.ones(()))
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return (values - self.shift) / self.scale
