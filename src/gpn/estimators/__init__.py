@@ -53,8 +53,9 @@ class _GPN:
         config = GPNConfig() if self.config is None else self.config
         if self.module is None:
             return config
-        own = isinstance(self.module, Trunk)
-        return config.replace(trunk=self.module if own else ModuleTrunk(module=self.module))
+        if isinstance(self.module, Trunk):
+            return config.replace(trunk=self.module)
+        return config.replace(trunk=ModuleTrunk(module=self.module))
 
     def _scale(self, X: Any) -> Scale:
         """A frozen module expects the units that it was trained with: its rows are not scaled."""

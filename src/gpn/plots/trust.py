@@ -59,7 +59,7 @@ def intervals(
     high: Float[Array, "n"],
     *,
     color: str = PALETTE["ours"],
-    label: str | None = None,
+    label: str = "",
 ) -> "Axes":
     """Each target's interval as a bar above its true value; honest ones cross the diagonal."""
     at, ends = as_tensor(truth).numpy(), (as_tensor(low).numpy(), as_tensor(high).numpy())
