@@ -49,6 +49,7 @@ EVERY: dict[str, Callable[[Axes], Axes]] = {
     "roc_curve": lambda axes: plots.roc_curve(axes, LOW, LOW),
     "ood_histogram": lambda axes: plots.ood_histogram(axes, {"labeled": LOW, "pool": HIGH}),
     "calibration": lambda axes: plots.calibration(axes, DRAWS, DRAWS[0]),
+    "intervals": lambda axes: plots.intervals(axes, LOW, LOW - 1, LOW + 1),
     "reliability": lambda axes: plots.reliability(axes, LAW, CLASSES),
     "risk_coverage": lambda axes: plots.risk_coverage(axes, LOW, LOW),
     "class_boxes": lambda axes: plots.class_boxes(axes, LAW, ["no", "yes"]),
@@ -175,6 +176,15 @@ def test_calibration_of_gaussian_draws(axes: Axes, width: float) -> None:
     np.testing.assert_allclose(coverage, exact, atol=5 * 0.5 / 4000**0.5)
 
 
+def test_an_interval_stands_above_its_true_value(axes: Axes) -> None:
+    plots.intervals(axes, LOW[:2], LOW[:2] - 1, LOW[:2] + 2, label="known")
+    bars = [bar.vertices.tolist() for bar in axes.collections[0].get_paths()]
+    for at, bar in zip(LOW[:2].tolist(), bars, strict=True):
+        assert np.ravel(bar) == pytest.approx([at, at - 1, at, at + 2])
+    (diagonal,) = axes.lines
+    assert diagonal.get_slope() == 1
+
+
 def test_chance_is_as_wide_as_honest_intervals_miss(axes: Axes) -> None:
     plots.calibration(axes, gaussian(50, 100, 1), gaussian(100, 1, seed=1))
     (area,) = axes.collections
@@ -242,6 +252,13 @@ def test_every_row_is_in_one_of_the_shared_bins(
     for shares, edges, _ in drawn:
         assert shares.sum() == pytest.approx(1.0)
         np.testing.assert_array_equal(edges, drawn[0].edges)
+
+
+def test_a_threshold_stands_at_its_score(axes: Axes) -> None:
+    plots.ood_histogram(axes, {"known": LOW, "strange": HIGH}, threshold=1.5)
+    (line,) = axes.lines
+    assert set(line.get_xdata()) == {1.5}
+    assert line.get_label() == "flagged beyond"
 
 
 def test_boxes_are_the_quartiles_of_the_draws(axes: Axes) -> None:

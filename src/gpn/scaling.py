@@ -20,7 +20,7 @@ class Scale:
     def of(cls, values: NDArray[np.float64]) -> "Scale":
         """The scale of these rows; images and other arrays are left as they are."""
         if values.ndim != 2:
-            return cls(np.zeros(()), np.ones(()))
+            return cls.none()
         peak = np.abs(values).max(0)
         if (peak > LARGEST).any():
             raise ValueError(
@@ -31,6 +31,11 @@ class Scale:
         scaler = StandardScaler().fit(np.ldexp(values, -power))
         scale = np.where(scaler.scale_ < 1, np.ldexp(scaler.scale_, power), 1.0)
         return cls(np.ldexp(scaler.mean_, power), np.where(scale > 0, scale, 1.0))
+
+    @classmethod
+    def none(cls) -> "Scale":
+        """Values as they are."""
+        return cls(np.zeros(()), np.ones(()))
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return (values - self.shift) / self.scale

@@ -99,14 +99,6 @@ def test_own_trunk_is_trained_as_a_copy(quick: gpn.GPNConfig, classes: gpn.Task)
         assert not torch.equal(value, trained[name]), "its copy must have learnt"
 
 
-def test_a_frozen_trunk_stays_frozen(quick: gpn.GPNConfig, classes: gpn.Task) -> None:
-    own = own_module().requires_grad_(False)
-    config = quick.replace(trunk=gpn.ModuleTrunk(module=own, widths=(16,)))
-    posterior = gpn.GPN(config).fit(classes, rng=0)
-    for name, value in posterior.generator.features.state_dict().items():
-        assert torch.equal(value, own.state_dict()[name])
-
-
 def test_codes_start_standard_and_noise_has_its_scale() -> None:
     embedding = Embedding(5000, 3, seeded())
     assert embedding.codes.mean(0).abs().max() < 5 / 5000**0.5

@@ -14,6 +14,7 @@ from gpn.core.generator import ConcatGenerator
 from gpn.core.networks import (
     ACTIVATIONS,
     Erf,
+    Frozen,
     Ramps,
     Waves,
     conv_features,
@@ -163,6 +164,59 @@ def test_own_trunk_is_copied_with_its_weights() -> None:
 def test_own_trunk_must_give_rows_of_features(own: nn.Module, came: str) -> None:
     with pytest.raises(ValueError, match=rf"features of shape \(2, h\), got {came}; .*nn\.Flatten"):
         gpn.ModuleTrunk(module=own).features((3, 4), seeded())
+
+
+def frozen(own: nn.Module, inputs: int = 3) -> Frozen:
+    module, _ = gpn.ModuleTrunk(module=own, frozen=True).features((inputs,), seeded())
+    assert isinstance(module, Frozen)
+    return module
+
+
+def test_a_frozen_trunk_stays_in_eval_mode_whoever_trains() -> None:
+    own = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
+    before = copy.deepcopy(own.state_dict())
+    module, x = frozen(own), torch.randn(8, 3, generator=seeded(1))
+    module.train()
+    first = module(x)
+    assert not any(part.training for part in module.modules())
+    assert not first.requires_grad
+    assert torch.equal(module(x), first), "dropout is off"
+    torch.testing.assert_close(module(x[:1]), first[:1], msg="rows do not see each other")
+    for name, value in module.module.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert own.training, "the original stays as it was"
+    assert own[0].weight.requires_grad, "the original stays as it was"
+
+
+def test_frozen_features_are_brought_to_one_scale() -> None:
+    own = nn.Sequential(nn.Linear(3, 5), nn.ReLU())
+    with torch.no_grad():
+        own[0].weight.mul_(100)
+        own[0].bias[2] = -1e6  # a feature that is never on
+    module, x = frozen(own), torch.randn(3000, 3, generator=seeded(1))
+    seen = module.fit(x)
+    torch.testing.assert_close(module(x), seen)
+    torch.testing.assert_close(seen.mean(0), torch.zeros(5), atol=1e-4, rtol=0.0)
+    expected = torch.tensor([1.0, 1.0, 0.0, 1.0, 1.0])
+    torch.testing.assert_close(seen.std(0, correction=0), expected, atol=1e-4, rtol=0.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "is_frozen"),
+    [
+        (nn.Linear(3, 5), None, False),
+        (nn.Linear(3, 5).requires_grad_(False), None, True),
+        (nn.Linear(3, 5).requires_grad_(False), False, False),
+        (nn.Linear(3, 5), True, True),
+        (nn.Flatten(), None, False),
+    ],
+)
+def test_a_module_that_wants_no_gradient_is_frozen(
+    own: nn.Module, asked: bool | None, is_frozen: bool
+) -> None:
+    trunk = gpn.ModuleTrunk(module=own, frozen=asked)
+    assert trunk.is_frozen == is_frozen
+    assert isinstance(trunk.features((3,), seeded())[0], Frozen) == is_frozen
 
 
 def test_own_trunk_may_be_float64() -> None:

@@ -17,6 +17,7 @@ from gpn.core.config import Config, require_one_of, require_sizes
 from gpn.core.types import Inputs
 
 M = TypeVar("M", bound=nn.Module)
+ROWS_AT_ONCE = 1024
 
 
 class Erf(nn.Module):
@@ -182,16 +183,24 @@ class ConvTrunk(Trunk):
 class ModuleTrunk(Trunk):
     """Your own module from x to features ``(n, h)``, then hidden layers of `widths`.
 
-    A copy of the module is trained together with the rest, unless its parameters are frozen.
+    A copy of the module is trained together with the rest, or used as it is if `frozen`: in eval
+    mode, and in a GPN once for every row before training begins. None freezes a module of which
+    no parameter asks for a gradient.
     """
 
     module: nn.Module
     widths: tuple[int, ...] = (256,)
     activation: str = "silu"
     dropout: float = 0.0
+    frozen: bool | None = None
 
     def __post_init__(self) -> None:
         check_trunk(self)
+
+    @property
+    def is_frozen(self) -> bool:
+        asked = [parameter.requires_grad for parameter in self.module.parameters()]
+        return bool(asked) and not any(asked) if self.frozen is None else self.frozen
 
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
         module = copy.deepcopy(self.module).cpu().float()
@@ -202,7 +211,44 @@ class ModuleTrunk(Trunk):
                 f"the trunk's module must map 2 inputs to features of shape (2, h), got {shape}; "
                 "end it with nn.Flatten()."
             )
-        return module.train(), shape[1]
+        return Frozen(module, shape[1]) if self.is_frozen else module.train(), shape[1]
+
+
+class Frozen(nn.Module):
+    """(φ(x) − shift) / scale of a module φ that nothing changes: neither gradients nor `train()`.
+
+    `fit` brings each feature to mean 0 and standard deviation 1, as priors expect their inputs.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, module: nn.Module, size: int) -> None:
+        super().__init__()
+        self.module = module.requires_grad_(False)  # noqa: FBT003
+        self.register_buffer("shift", torch.zeros(size))
+        self.register_buffer("scale", torch.ones(size))
+        self.train()
+
+    def train(self, mode: bool = True) -> "Frozen":  # noqa: FBT001
+        """Stay in eval mode: dropout is off, and batch norm keeps the statistics that it has."""
+        return super().train(False)  # noqa: FBT003
+
+    @torch.no_grad()
+    def fit(self, x: Inputs) -> Tensor:
+        """Take the scale of these rows, and give their features, computed some rows at a time.
+
+        A feature that never changes becomes 0.
+        """
+        features = torch.cat([self.module(part) for part in x.split(ROWS_AT_ONCE)])
+        spread = features.std(0, correction=0)
+        self.shift.copy_(features.mean(0))
+        self.scale.copy_(torch.where(spread > 1e-6 * features.abs().amax(0), spread, 1.0))
+        return (features - self.shift) / self.scale
+
+    @torch.no_grad()
+    def forward(self, x: Inputs) -> Tensor:
+        return (self.module(x) - self.shift) / self.scale
 
 
 class Waves(nn.Module):

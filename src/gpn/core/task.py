@@ -111,6 +111,12 @@ class Task:
             )
         return changed
 
+    def on(self, x_obs: Tensor, pool: Pool) -> "Task":
+        """The same labels on other rows, such as features of the given ones."""
+        other = copy.copy(self)
+        other.x_obs, other.pool = x_obs, pool
+        return other
+
     def labels(self, rows: Tensor) -> "Task":
         """The task with the labels of `rows` (indices) only, and the same pool."""
         part = copy.copy(self)

@@ -18,6 +18,8 @@ from gpn.estimators.classification import Classifier
 from gpn.estimators.regression import Regressor
 from gpn.methods import registry
 from gpn.methods.gpn import GPN, GPNConfig
+from gpn.methods.gpn.frozen import is_frozen
+from gpn.scaling import Scale
 
 __all__ = [
     "GPNClassifier",
@@ -46,13 +48,21 @@ class _GPN:
         self.random_state = random_state
         self.verbose = verbose
 
-    def _method(self, task: Task) -> GPN:
+    def _given(self) -> GPNConfig:
+        """The configuration with the module in it."""
         config = GPNConfig() if self.config is None else self.config
+        if self.module is None:
+            return config
         if isinstance(self.module, Trunk):
-            config = config.replace(trunk=self.module)
-        elif self.module is not None:
-            config = config.replace(trunk=ModuleTrunk(module=self.module))
-        config = config.resolved(task)
+            return config.replace(trunk=self.module)
+        return config.replace(trunk=ModuleTrunk(module=self.module))
+
+    def _scale(self, X: Any) -> Scale:
+        """A frozen module expects the units that it was trained with: its rows are not scaled."""
+        return Scale.none() if is_frozen(self._given()) else Scale.of(X)
+
+    def _method(self, task: Task) -> GPN:
+        config = self._given().resolved(task)
         assert config.train is not None
         if self.device != "auto":
             config = config.replace(train=config.train.replace(device=self.device))
@@ -63,8 +73,9 @@ class GPNRegressor(_GPN, Regressor):
     """A Generative Posterior Network for numbers.
 
     config: everything that can be set of a GPN; None chooses from the data. module: your own trunk,
-    a torch module from rows to features, or one of gpn's trunks. device: "auto" takes a GPU if
-    there is one. verbose: a progress bar.
+    a torch module from rows to features, or one of gpn's trunks; if its parameters want no gradient
+    it is used as it is, on rows as they are given, and only what follows it is trained. device:
+    "auto" takes a GPU if there is one. verbose: a progress bar.
     """
 
 

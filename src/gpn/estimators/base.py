@@ -50,6 +50,10 @@ class Estimator(BaseEstimator):
         """The method to fit, configured for the task."""
         raise NotImplementedError
 
+    def _scale(self, X: Array) -> Scale:
+        """How columns are brought to what a network expects."""
+        return Scale.of(X)
+
     def _scores(self, x: torch.Tensor) -> Array:
         """Larger is more unknown."""
         raise NotImplementedError
@@ -70,7 +74,7 @@ class Estimator(BaseEstimator):
         """Hold some labels out, fit the rest, and remember the scores of those held out."""
         state = check_random_state(self.random_state)
         pool = None if X_unlabeled is None else self._validated(X_unlabeled)
-        self.x_scale_ = Scale.of(X if pool is None else np.concatenate([X, pool]))
+        self.x_scale_ = self._scale(X if pool is None else np.concatenate([X, pool]))
         kept, held_out = _split(_groups(X, y), y if n_classes else None, state)
         dtype = _precision(X)
         x, seed = self._rows(X).to(dtype), as_seed(state)

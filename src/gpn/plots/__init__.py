@@ -18,7 +18,7 @@ from gpn.plots.posterior import (
     observations,
     outline,
 )
-from gpn.plots.trust import calibration, class_boxes, reliability, risk_coverage
+from gpn.plots.trust import calibration, class_boxes, intervals, reliability, risk_coverage
 
 __all__ = [
     "INK",
@@ -31,6 +31,7 @@ __all__ = [
     "code_functions",
     "code_plane",
     "functions",
+    "intervals",
     "method_color",
     "observations",
     "ood_histogram",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gpn import metrics
 from gpn.core.shapes import require_count, require_shapes
-from gpn.plots.palette import CYCLE, PALETTE
+from gpn.plots.palette import CYCLE, INK, PALETTE
 from gpn.plots.parts import Array, as_tensor, diagonal, joined
 
 if TYPE_CHECKING:
@@ -56,12 +56,17 @@ def roc_curve(
 
 
 def ood_histogram(
-    axes: "Axes", scores: Mapping[str, Float[Array, "_"]], *, bins: int = 40
+    axes: "Axes",
+    scores: Mapping[str, Float[Array, "_"]],
+    *,
+    bins: int = 40,
+    threshold: float | None = None,
 ) -> "Axes":
     """The share of rows per bin of score, one outline per set of rows, the same bins for all.
 
     Bins and axis are logarithmic where scores are positive and most of them spread by a factor
-    of fifty or more; scores of 0 are then counted in the first bin.
+    of fifty or more; scores of 0 are then counted in the first bin. Rows beyond the `threshold`,
+    a dashed line, are flagged.
     """
     sets = {name: as_tensor(values).double() for name, values in scores.items()}
     if not sets:
@@ -81,6 +86,8 @@ def ood_histogram(
         shares = counts / len(values)
         axes.stairs(shares, edges, fill=True, color=color, alpha=0.22)
         axes.stairs(shares, edges, color=color, linewidth=1.6, label=name)
+    if threshold is not None:
+        axes.axvline(threshold, color=INK, linestyle="--", linewidth=1.2, label="flagged beyond")
     axes.set(xlabel="OOD score", ylabel="share of rows", xscale="log" if wide else "linear")
     return axes
 

@@ -53,6 +53,25 @@ def _chance(axes: "Axes", n: int) -> None:
     area.set(gid="chance", zorder=0, label="honest, within chance")
 
 
+def intervals(
+    axes: "Axes",
+    truth: Float[Array, "n"],
+    low: Float[Array, "n"],
+    high: Float[Array, "n"],
+    *,
+    color: str = PALETTE["ours"],
+    label: str = "",
+) -> "Axes":
+    """Each target's interval as a bar above its true value; honest ones cross the diagonal."""
+    at, ends = as_tensor(truth).numpy(), (as_tensor(low).numpy(), as_tensor(high).numpy())
+    axes.vlines(at, *ends, color=color, linewidth=1.5, alpha=0.6, label=label)
+    if not any(line.get_gid() == "diagonal" for line in axes.lines):
+        middle = float(at.mean())
+        axes.axline((middle, middle), slope=1, color=INK, linewidth=1, gid="diagonal", zorder=3)
+    axes.set(xlabel="true value", ylabel="interval")
+    return axes
+
+
 def reliability(
     axes: "Axes",
     probabilities: Float[Array, "n c"],

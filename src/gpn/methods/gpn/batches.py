@@ -7,10 +7,30 @@ import torch
 from torch import Tensor
 
 from gpn.core.batch import Batch
+from gpn.core.pool import Pool, TensorPool
+from gpn.core.strangers import made_up_images
 from gpn.core.task import Task
 from gpn.core.train import LabelBatches
 from gpn.core.types import Inputs, as_generator
+from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.setting import Setting
+
+MOST_STORED_ROWS = 200_000
+
+
+def kept_rows(config: GPNConfig, task: Task, pool: Pool, rng: torch.Generator) -> Inputs:
+    """Pool rows kept for the whole fit: all of a tensor's, or a sample of an endless pool's."""
+    few = config.anchor != "independent"
+    most = config.reference_rows if few else MOST_STORED_ROWS
+    if isinstance(pool, TensorPool):
+        order = torch.randperm(len(pool), generator=rng, device=rng.device)
+        kept = pool.rows[order[:most]]
+    else:
+        kept = pool.draw(most if few else 4 * config.reference_rows, rng)
+    if not config.made_up:
+        return kept
+    count = round(config.made_up / (1 - config.made_up) * len(kept))
+    return torch.cat([kept, made_up_images(task.x_obs, count, rng)])
 
 
 @dataclass(frozen=True)

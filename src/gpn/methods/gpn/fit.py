@@ -15,6 +15,7 @@ from gpn.core.task import Task
 from gpn.core.train import Report, Terms, TrainConfig, train
 from gpn.core.types import Rng, as_generator, seeded
 from gpn.methods.gpn.config import GPNConfig
+from gpn.methods.gpn.frozen import is_frozen, on_features, on_rows
 from gpn.methods.gpn.parts import assemble
 from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
 from gpn.methods.gpn.search import FEWEST_LABELS, Fit, chosen_beta
@@ -48,8 +49,18 @@ class GPN:
             progress_bar("GPN", show=progress) as report,
         ):
             fit = partial(fit_resolved, file=file)
-            config, story = _learnt_settings(config, moved, seeds, report, fit)
-            return fit(config, moved, seeds, report, story)
+            if not is_frozen(config):
+                return _fit(config, moved, seeds, report, fit)
+            head_config, seen, features = on_features(config, moved, seeds)
+            return on_rows(_fit(head_config, seen, seeds, report, fit), features, config, task)
+
+
+def _fit(
+    config: GPNConfig, task: Task, seeds: torch.Generator, report: Report, fit: Fit
+) -> GPNPosterior:
+    """Find what the configuration leaves open, then train."""
+    config, story = _learnt_settings(config, task, seeds, report, fit)
+    return fit(config, task, seeds, report, story)
 
 
 def fit_resolved(

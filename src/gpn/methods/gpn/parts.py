@@ -16,7 +16,6 @@ from gpn.core.generator import AffineGenerator, Generator
 from gpn.core.mixture import Learner, mixture_weights
 from gpn.core.networks import MLPTrunk, Trunk, fit_features
 from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
-from gpn.core.pool import TensorPool
 from gpn.core.relation import Independent, Joint, Relation
 from gpn.core.spectral import (
     DrawnAxes,
@@ -25,15 +24,13 @@ from gpn.core.spectral import (
     drawn_kernel,
     spectral_axes,
 )
-from gpn.core.strangers import made_up_images
 from gpn.core.types import Inputs, as_generator
-from gpn.methods.gpn.batches import Batches, fresh_batches, stored_batches
+from gpn.methods.gpn.batches import Batches, fresh_batches, kept_rows, stored_batches
 from gpn.methods.gpn.density_ratio import network_ratio, tree_ratio
 from gpn.methods.gpn.posterior import build_generator
 from gpn.methods.gpn.setting import Setting
 
 MOST_JOINT_LABELS = 2000
-MOST_STORED_ROWS = 200_000
 MOST_FEATURES = 2048
 ENOUGH_KEPT = 0.99999
 ENOUGH_KEPT_CLASSES = 0.998
@@ -265,20 +262,8 @@ def _warn_if_low(whose: str, kept: float, axes: int) -> None:
 
 
 def _reference(setting: Setting) -> Inputs:
-    """Pool rows kept for the whole fit: all of a tensor's, or a sample of an endless pool's."""
-    config, pool = setting.config, setting.pool
-    few = config.anchor != "independent"
-    most = config.reference_rows if few else MOST_STORED_ROWS
     rng = as_generator(setting.seeds, setting.device)
-    if isinstance(pool, TensorPool):
-        order = torch.randperm(len(pool), generator=rng, device=rng.device)
-        kept = pool.rows[order[:most]]
-    else:
-        kept = pool.draw(most if few else 4 * config.reference_rows, rng)
-    if not config.made_up:
-        return kept
-    count = round(config.made_up / (1 - config.made_up) * len(kept))
-    return torch.cat([kept, made_up_images(setting.task.x_obs, count, rng)])
+    return kept_rows(setting.config, setting.task, setting.pool, rng)
 
 
 def _noise_std(setting: Setting) -> float:
