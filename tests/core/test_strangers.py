@@ -116,7 +116,7 @@ def images() -> gpn.Task:
     return gpn.Task(x, (x.mean((1, 2, 3)) > 0).long(), pool=some(60, 1, 8, 8), n_classes=2)
 
 
-def test_a_third_of_the_pool_is_made_up_for_images_and_nothing_for_tables() -> None:
+def test_a_third_of_the_pool_is_made_up_for_images_and_a_fifth_for_tables() -> None:
     train = gpn.TrainConfig(steps=3)
     config = gpn.GPNConfig(trunk=gpn.ConvTrunk(channels=(2,), widths=(8,)), train=train, beta=0.1)
     fitted = gpn.GPN(config).fit(images(), rng=0)
@@ -126,7 +126,27 @@ def test_a_third_of_the_pool_is_made_up_for_images_and_nothing_for_tables() -> N
     assert len(without.report["pool_rows"]) == 60
     x = some(80, 12)
     table = gpn.Task(x, x[:, :1], pool=x)
-    assert gpn.GPNConfig().resolved(table).made_up == 0
+    assert gpn.GPNConfig(beta=0.1).resolved(table).made_up == pytest.approx(0.2)
+    assert gpn.GPNConfig().resolved(table).made_up == 0, "conditioned anchors have none"
+    assert gpn.GPNConfig.paper().resolved(table).made_up == 0
+
+
+@pytest.mark.slow
+def test_strangers_are_told_although_the_pool_holds_none() -> None:
+    rng = seeded()
+    turn = torch.randn(3, 12, generator=rng)  # rows live on three of twelve directions
+    x, known = (torch.randn(200, 3, generator=rng) @ turn for _ in range(2))
+    strange = 0.3 * torch.randn(200, 12, generator=rng) * x.std(0)
+    task = gpn.Task(x, x[:, :1].sin(), pool=x)
+    trunk = gpn.MLPTrunk(widths=(64, 64), activation="relu", ramps=8, dropout=0.15)
+    train = gpn.TrainConfig(steps=800, label_batch=64, pool_batch=64, weight_decay=0.3)
+    config = gpn.GPNConfig(beta=0.1, n_axes=50, trunk=trunk, train=train)
+
+    def auc(made_up: float | None) -> float:
+        posterior = gpn.GPN(config.replace(made_up=made_up)).fit(task, rng=0)
+        return gpn.metrics.ood_auc(*(posterior.variance(rows)[:, 0] for rows in (known, strange)))
+
+    assert auc(None) > auc(0.0) + 0.03
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0])
@@ -135,8 +155,8 @@ def test_a_share_lies_between_none_and_all(share: float) -> None:
         gpn.GPNConfig(made_up=share)
 
 
-def test_strangers_are_made_up_for_images_only() -> None:
+def test_strangers_are_made_up_for_independent_anchors_only() -> None:
     x = some(80, 12)
-    config = gpn.GPNConfig(made_up=0.2)
-    with pytest.raises(ValueError, match=r"strangers can be made up for images.*use made_up=0"):
+    config = gpn.GPNConfig(made_up=0.2, anchor="conditioned")
+    with pytest.raises(ValueError, match=r"strangers can be made up for tables and images.*use ma"):
         config.resolved(gpn.Task(x, x[:, :1], pool=x))

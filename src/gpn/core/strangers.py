@@ -1,8 +1,9 @@
 """Made-up strangers: like the labeled rows in their statistics, unlike them in what they are.
 
-A pool holds the strangers that somebody thought of. Images of random phases have the colours and
-the spectrum of real ones and no outline, those of shuffled patches have real details in the wrong
-places; anchored to the prior, they teach a generator that details alone are not enough.
+A pool holds the strangers that somebody thought of, and sometimes none. Images of random phases
+have the colours and the spectrum of real ones and no outline, those of shuffled patches have real
+details in the wrong places, and rows of shuffled columns have real values that do not belong
+together; anchored to the prior, they teach a generator that details alone are not enough.
 """
 
 import torch
@@ -11,6 +12,11 @@ from torch import Tensor
 
 Images = Float[Tensor, "n c h w"]
 PATCHES = 4
+
+
+def made_up(rows: Tensor, count: int, rng: torch.Generator) -> Tensor:
+    """`count` strangers to rows of a table, or to images."""
+    return (made_up_rows if rows.ndim == 2 else made_up_images)(rows, count, rng)
 
 
 def made_up_images(images: Images, count: int, rng: torch.Generator) -> Float[Tensor, "m c h w"]:

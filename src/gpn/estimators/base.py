@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from gpn.core.checkpoint import Where
 from gpn.core.posterior import Posterior
-from gpn.core.strangers import made_up_images, made_up_rows
+from gpn.core.strangers import made_up
 from gpn.core.task import Task
 from gpn.core.types import as_generator
 from gpn.methods.gpn.config import JOINT_DIMENSIONS
@@ -235,5 +235,4 @@ def _made_up(x: torch.Tensor, seed: int) -> torch.Tensor:
         MadeUpPoolWarning,
         stacklevel=4,
     )
-    make = made_up_rows if x.ndim == 2 else made_up_images
-    return torch.cat([x, make(x, max(1000, len(x)), as_generator(seed))])
+    return torch.cat([x, made_up(x, max(1000, len(x)), as_generator(seed))])

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gpn.core.batch import Batch
 from gpn.core.pool import Pool, TensorPool
-from gpn.core.strangers import made_up_images
+from gpn.core.strangers import made_up
 from gpn.core.task import Task
 from gpn.core.train import LabelBatches
 from gpn.core.types import Inputs, as_generator
@@ -30,7 +30,7 @@ def kept_rows(config: GPNConfig, task: Task, pool: Pool, rng: torch.Generator) -
     if not config.made_up:
         return kept
     count = round(config.made_up / (1 - config.made_up) * len(kept))
-    return torch.cat([kept, made_up_images(task.x_obs, count, rng)])
+    return torch.cat([kept, made_up(task.x_obs, count, rng)])
 
 
 @dataclass(frozen=True)

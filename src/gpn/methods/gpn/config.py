@@ -24,7 +24,8 @@ JOINT_TARGET_DIMENSIONS = 2
 JOINT_DIMENSIONS = 10
 # In a wide table, conditioned anchors predict and detect better up to about a thousand labels.
 WIDE_CONDITIONED_LABELS = 1000
-MADE_UP = 1 / 3
+# Strangers that nobody gave: on a table more of them make the rest of the pool too rare.
+MADE_UP = {1: 0.2, 3: 1 / 3}
 RAMPS = 16
 
 
@@ -52,8 +53,8 @@ class GPNConfig(Config):
     pool_weights
         "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
     made_up
-        Share of the pool that is made up, from labeled images (`core/strangers.py`), for
-        independent anchors with spectral codes; None is a third for images and nothing else.
+        Share of the pool that is made up, from labeled rows (`core/strangers.py`), for
+        independent anchors with spectral codes; None is a fifth for tables, a third for images.
     n_axes, noise_axes
         Most function axes per output (spectral codes), and most noise axes.
     n_anchors, code_dim, code_noise
@@ -167,14 +168,16 @@ class GPNConfig(Config):
         )
 
     def _made_up(self, task: Task, anchor: str) -> float:
-        possible = len(task.input_shape) == 3 and self._detects(anchor)
+        possible = len(task.input_shape) in MADE_UP and self._detects(anchor)
         if self.made_up and not possible:
             raise ValueError(
-                "strangers can be made up for images, with independent anchors and spectral "
-                f"codes, got rows of shape {task.input_shape}, {anchor=} and "
+                "strangers can be made up for tables and images, with independent anchors and "
+                f"spectral codes, got rows of shape {task.input_shape}, {anchor=} and "
                 f"codes={self.codes!r}; use made_up=0."
             )
-        return MADE_UP * possible if self.made_up is None else self.made_up
+        if self.made_up is not None:
+            return self.made_up
+        return MADE_UP[len(task.input_shape)] if possible else 0.0
 
     def _prior(self, task: Task, anchor: str) -> PriorSpec:
         """The paper's, or half as high where strangers in a wide table are to be told apart."""
