@@ -96,11 +96,38 @@ def test_what_is_unlike_the_labels_is_flagged(
 
 
 def test_the_threshold_comes_from_rows_that_were_held_out() -> None:
-    """A tenth of 120 labels is held out for it; of thirty none can be spared, and all serve."""
+    """Of 120 labels 19 are held out for it; of thirty none can be spared, and all serve."""
     model = GPNRegressor(SHORT, random_state=0).fit(X, Y, X_unlabeled=POOL)
-    assert len(model.reference_scores_) == 12
+    assert len(model.reference_scores_) == 19
     few = GPNRegressor(SHORT, random_state=0).fit(X[:30], Y[:30], X_unlabeled=POOL)
     assert len(few.reference_scores_) == 30
+
+
+@pytest.mark.parametrize("n", [5, 19, 100])
+def test_at_most_the_share_asked_for_of_known_rows_is_flagged(n: int) -> None:
+    """On average over fits, whatever the law of the scores; with five no less than a sixth."""
+    model, flagged = GPNRegressor(), []
+    for _ in range(4000):
+        model.reference_scores_ = np.sort(RNG.exponential(size=n))
+        flagged.append(np.exp(-model.threshold(0.05)))  # the share of an exponential law beyond it
+    assert np.mean(flagged) == pytest.approx(max(0.05, 1 / (n + 1)), rel=0.1)
+
+
+def test_where_a_posterior_is_followed_no_label_is_held_out() -> None:
+    """Labels as if they had not been given set the threshold, and evidence sets the prior."""
+    model = GPNRegressor(GPNConfig(train=TrainConfig(steps=300)), random_state=0)
+    noisy = Y + RNG.normal(0, 1, len(Y))
+    model.fit(X, noisy, X_unlabeled=POOL)
+    assert model.posterior_.config.anchor == "conditioned"
+    assert len(model.reference_scores_) == 120
+    known, strange = RNG.uniform(-1, 1, (500, 2)), RNG.uniform(2, 3, (500, 2))
+    assert model.is_ood(known).mean() < 0.12
+    assert model.is_ood(strange).mean() > 0.95
+    config = model.posterior_.config
+    assert config.noise_std == pytest.approx(1 / noisy.std(), rel=0.4)
+    asked = model.config.replace(prior=gpn.MLPPrior(), noise_std=0.3)
+    told = GPNRegressor(asked, random_state=0).fit(X, Y, X_unlabeled=POOL).posterior_.config
+    assert (told.prior, told.noise_std) == (gpn.MLPPrior(), 0.3)
 
 
 def test_words_are_classes(classifier: GPNClassifier) -> None:
@@ -297,7 +324,7 @@ def test_copies_of_a_row_are_not_held_out_from_themselves() -> None:
     rows = np.repeat(np.arange(80), 3)
     kept, held_out = _split(rows, None, np.random.RandomState(0))
     assert not set(rows[kept]) & set(rows[held_out])
-    assert len(set(rows[held_out])) == 8
+    assert len(set(rows[held_out])) == 19
     few = _split(np.repeat(np.arange(20), 3), None, np.random.RandomState(0))
     assert len(few[1]) == 60, "twenty labels are few, however often they are repeated"
 

@@ -29,9 +29,9 @@ def targets(n_labels: int, dim: int) -> gpn.Task:
     return gpn.Task(x, x[:, :1].sin(), pool=rows(40, dim, seed=1))
 
 
-def labels(n_labels: int, dim: int) -> gpn.Task:
+def labels(n_labels: int, dim: int, n_classes: int = 2) -> gpn.Task:
     x = rows(n_labels, dim)
-    return gpn.Task(x, (x[:, 0] > 0).long(), pool=rows(40, dim, seed=1))
+    return gpn.Task(x, (x[:, 0] > 0).long(), rows(40, dim, seed=1), n_classes=n_classes)
 
 
 def fit(task: gpn.Task, **settings: Any) -> GPNPosterior:
@@ -78,7 +78,9 @@ def test_the_choice_stands_on_the_posterior(
         (targets(64, 11), {"pool_weights": "mixture"}, "independent"),
         (targets(64, 11), {"generator": "concat"}, "independent"),
         (labels(300, 10), {}, "joint"),
-        (labels(64, 11), {}, "independent"),
+        (labels(64, 11), {}, "joint"),
+        (labels(64, 11), {"beta": 0.1}, "independent"),
+        (labels(64, 11, n_classes=5), {}, "independent"),
         (targets(301, 10), {}, "conditioned"),
         (targets(301, 10), {"generator": "concat"}, "independent"),
         (targets(301, 10), {"codes": "learnt"}, "independent"),
@@ -212,7 +214,8 @@ def test_pool_rows_like_the_labels_are_anchored_less() -> None:
     task = gpn.Task(x, x[:, :1], pool=torch.cat([near, far]))
     trunk = gpn.MLPTrunk(widths=(32, 32))
     train = gpn.TrainConfig(steps=4, pool_batch=8, label_batch=64, learning_rate=0.01)
-    report = fit(task, anchor="independent", beta=0.1, trunk=trunk, train=train).report
+    settings = {"beta": 0.1, "trunk": trunk, "train": train, "made_up": 0.0}
+    report = fit(task, anchor="independent", **settings).report
     weights, stored = report["pool_weights"], report["pool_rows"]
     assert weights.shape == (400,)
     assert set(map(tuple, stored.tolist())) == set(map(tuple, task.pool.rows.tolist()))

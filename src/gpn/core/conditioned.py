@@ -47,8 +47,12 @@ class Conditioned:
         (ψᵀ S ψ / ‖ψ·axes‖²)^{1/2}, gives it back without a longer code.
         """
         wide = psi.double()
-        spread = torch.linalg.solve_triangular(self.cholesky, wide.T, upper=False)
-        return wide @ self.mean, stretched(wide @ self.axes, spread.square().sum(0))
+        return wide @ self.mean, stretched(wide @ self.axes, self.variance(wide))
+
+    def variance(self, psi: Float[Tensor, "R F"]) -> Float[Tensor, "R"]:
+        """ψᵀ S ψ at each row."""
+        spread = torch.linalg.solve_triangular(self.cholesky, psi.double().T, upper=False)
+        return spread.square().sum(0)
 
 
 def condition(

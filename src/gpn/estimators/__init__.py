@@ -9,15 +9,18 @@ Rows are scaled here, column by column; what comes back is in the units of the d
 
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from gpn.core.likely_prior import likely_prior
 from gpn.core.networks import ModuleTrunk, Trunk
 from gpn.core.task import Task
-from gpn.estimators.base import MadeUpPoolWarning
+from gpn.core.types import as_generator
+from gpn.estimators.base import Array, MadeUpPoolWarning, to_numpy
 from gpn.estimators.classification import Classifier
 from gpn.estimators.regression import Regressor
 from gpn.methods import registry
-from gpn.methods.gpn import GPN, GPNConfig
+from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.methods.gpn.frozen import is_frozen
 from gpn.scaling import Scale
 
@@ -28,6 +31,9 @@ __all__ = [
     "PosteriorClassifier",
     "PosteriorRegressor",
 ]
+
+
+MOST_TO_JUDGE = 500
 
 
 class _GPN:
@@ -61,22 +67,44 @@ class _GPN:
         """A frozen module expects the units that it was trained with: its rows are not scaled."""
         return Scale.none() if is_frozen(self._given()) else Scale.of(X)
 
+    def _knows_left_out(self, task: Task) -> bool:
+        """Where the fit follows the prior's exact posterior, rather than telling rows apart."""
+        config = self._given()
+        close = not task.is_classification and not is_frozen(config)
+        return close and config.resolved(task).anchor in ("joint", "conditioned")
+
     def _method(self, task: Task) -> GPN:
-        config = self._given().resolved(task)
+        config = self._given()
+        if config.prior is None and self._knows_left_out(task):
+            prior, noise_std = likely_prior(*_some(task))
+            config = config.replace(prior=prior, noise_std=config.noise_std or noise_std)
+        config = config.resolved(task)
         assert config.train is not None
         if self.device != "auto":
             config = config.replace(train=config.train.replace(device=self.device))
         return GPN(config)
 
 
+def _some(task: Task) -> tuple[Tensor, Tensor]:
+    """At most 500 labels, enough to judge a prior by."""
+    picked = torch.randperm(len(task.x_obs), generator=as_generator(0))[:MOST_TO_JUDGE]
+    return task.x_obs[picked], task.y_obs[picked]
+
+
 class GPNRegressor(_GPN, Regressor):
     """A Generative Posterior Network for numbers.
 
-    config: everything that can be set of a GPN; None chooses from the data. module: your own trunk,
-    a torch module from rows to features, or one of gpn's trunks; if its parameters want no gradient
-    it is used as it is, on rows as they are given, and only what follows it is trained. device:
-    "auto" takes a GPU if there is one. verbose: a progress bar.
+    config: everything that can be set of a GPN; None chooses from the data, a prior's smoothness
+    and the noise of labels by marginal likelihood where the fit follows a posterior. module: your
+    own trunk, a torch module from rows to features, or one of gpn's trunks; if its parameters want
+    no gradient it is used as it is, on rows as they are given, and only what follows it is trained.
+    device: "auto" takes a GPU if there is one. verbose: a progress bar.
     """
+
+    def _left_out_scores(self) -> Array:
+        assert isinstance(self.posterior_, GPNPosterior)
+        variance = self.posterior_.report["left_out_variance"].double()  # that of every target
+        return to_numpy((self.n_targets_ * variance).sqrt())
 
 
 class GPNClassifier(_GPN, Classifier):

@@ -1,6 +1,7 @@
 """What regressors and classifiers share: rows in and out, scores, and the threshold on them."""
 
 import inspect
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from gpn.scaling import Scale
 Array = NDArray[Any]
 FEW_LABELS = 1000
 FEWEST_TO_HOLD_OUT = 50
+ENOUGH_HELD_OUT = 19  # the highest of 19 is exceeded by one new row in twenty
 MOST_HELD_OUT = 1000
 MOST_REPEATS = 10
 DRAWS = 200
@@ -38,8 +40,9 @@ class Estimator(BaseEstimator):
 
     Attributes after `fit`
         posterior_: what was fitted, in scaled units. x_scale_: how columns were scaled.
-        reference_scores_: sorted OOD scores of labeled rows that were held out, which set the
-        threshold of `is_ood` (of the labels themselves where there are fewer than 50).
+        reference_scores_: sorted OOD scores of known rows, which set the threshold of `is_ood`:
+        of labels as if they had not been given, where that has a closed form, else of labels
+        that were held out (with fewer than 50 labels, of the labels themselves).
     """
 
     posterior_: Posterior
@@ -48,6 +51,14 @@ class Estimator(BaseEstimator):
 
     def _method(self, task: Task) -> Any:
         """The method to fit, configured for the task."""
+        raise NotImplementedError
+
+    def _knows_left_out(self, task: Task) -> bool:
+        """Whether the method tells how unknown labels would be without themselves."""
+        return False
+
+    def _left_out_scores(self) -> Array:
+        """Scores of the labels, each as if it had not been given."""
         raise NotImplementedError
 
     def _scale(self, X: Array) -> Scale:
@@ -71,21 +82,25 @@ class Estimator(BaseEstimator):
         n_classes: int | None = None,
         checkpoint: Where = None,
     ) -> None:
-        """Hold some labels out, fit the rest, and remember the scores of those held out."""
+        """Fit, and remember the scores of labels that the fit did not see, or as if it had not."""
         state = check_random_state(self.random_state)
         pool = None if X_unlabeled is None else self._validated(X_unlabeled)
         self.x_scale_ = self._scale(X if pool is None else np.concatenate([X, pool]))
-        kept, held_out = _split(_groups(X, y), y if n_classes else None, state)
         dtype = _precision(X)
         x, seed = self._rows(X).to(dtype), as_seed(state)
         unlabeled = _made_up(x, seed) if pool is None else self._rows(pool).to(dtype)
         targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
-        task = Task(x[kept], targets[kept], pool=unlabeled, n_classes=n_classes)
+        task = Task(x, targets, pool=unlabeled, n_classes=n_classes)
+        held_out = np.arange(0)
+        if not self._knows_left_out(task):
+            kept, held_out = _split(_groups(X, y), y if n_classes else None, state)
+            task = task.labels(torch.from_numpy(kept))
         show = True if self.verbose else None
         method = self._method(task)
         keep = {} if checkpoint is None else self._kept_in(checkpoint, method)
         self.posterior_ = method.fit(task, rng=seed, progress=show, **keep)
-        self.reference_scores_ = np.sort(self._scores(x[held_out]))
+        scores = self._scores(x[held_out]) if len(held_out) else self._left_out_scores()
+        self.reference_scores_ = np.sort(scores)
 
     def _kept_in(self, checkpoint: Where, method: Any) -> dict[str, Any]:
         """The method's argument for a checkpoint."""
@@ -118,14 +133,21 @@ class Estimator(BaseEstimator):
         return self._scores(self._inputs(X))
 
     def is_ood(self, X: Any, fpr: float = 0.05) -> NDArray[np.bool_]:
-        """Rows more unknown than all but a share `fpr` of labeled rows that were held out."""
+        """Rows more unknown than all but a share `fpr` of known ones."""
         return self.ood_score(X) > self.threshold(fpr)
 
     def threshold(self, fpr: float = 0.05) -> float:
-        """The score that a share `fpr` of held-out labeled rows exceeds."""
+        """The score that at most a share `fpr` of new known rows exceeds, on average over fits.
+
+        The ⌈(n + 1)(1 − fpr)⌉-th of n reference scores: of n + 1 rows that are alike each is as
+        likely as any other to score highest. Where n is too small for that it is the highest, and
+        the share is 1/(n + 1).
+        """
         if not 0 < fpr < 1:
             raise ValueError(f"fpr must lie strictly between 0 and 1, got {fpr}; try 0.05.")
-        return float(np.quantile(self.reference_scores_, 1 - fpr))
+        n = len(self.reference_scores_)
+        place = math.ceil((n + 1) * (1 - fpr) - 1e-9)
+        return float(self.reference_scores_[min(place, n) - 1])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """The whole model as one file, for `gpn.load`."""
@@ -192,7 +214,7 @@ def _split(
     everything = np.arange(len(groups))
     if n < FEWEST_TO_HOLD_OUT:
         return everything, everything
-    count = min(n // 10, MOST_HELD_OUT)
+    count = min(max(n // 10, min(ENOUGH_HELD_OUT, n // 4)), MOST_HELD_OUT)
     if classes is not None:  # the first of each class goes to the end, out of reach
         own = classes[np.unique(groups, return_index=True)[1]]
         first = np.unique(own[order], return_index=True)[1]

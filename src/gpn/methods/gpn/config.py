@@ -22,6 +22,8 @@ JOINT_CLASS_LABELS = 300
 # In more dimensions the joint loss of targets is too stiff to train to its minimum.
 JOINT_TARGET_DIMENSIONS = 2
 JOINT_DIMENSIONS = 10
+# Joint anchors of classes tie all logits: a code axis for each, which is slow where they are many.
+FEW_CLASSES = 4
 # In a wide table, conditioned anchors predict and detect better up to about a thousand labels.
 WIDE_CONDITIONED_LABELS = 1000
 # Strangers that nobody gave: on a table more of them make the rest of the pool too rare.
@@ -252,9 +254,14 @@ class GPNConfig(Config):
         to the truth beyond."""
         most = JOINT_CLASS_LABELS if task.is_classification else JOINT_LABELS
         dimensions = JOINT_TARGET_DIMENSIONS if closer else JOINT_DIMENSIONS
-        return len(task.x_obs) <= most and task.input_shape[0] <= dimensions
+        few = task.is_classification and task.n_outputs <= FEW_CLASSES and not self._asks_for_beta
+        return len(task.x_obs) <= most and (few or task.input_shape[0] <= dimensions)
 
     def _few_of_many(self, task: Task) -> bool:
-        """Few labels of a wide table, and nothing asked for that only independent anchors have."""
-        asked = self.beta is not None or self.pool_weights == "mixture"
-        return len(task.x_obs) <= WIDE_CONDITIONED_LABELS and not asked
+        """Few labels of a wide table."""
+        return len(task.x_obs) <= WIDE_CONDITIONED_LABELS and not self._asks_for_beta
+
+    @property
+    def _asks_for_beta(self) -> bool:
+        """Whether something is asked for that only independent anchors have."""
+        return self.beta is not None or self.pool_weights == "mixture"

@@ -13,6 +13,7 @@ from gpn.core.batch import Batch
 from gpn.core.conditioned import Distil, condition
 from gpn.core.embedding import Embedding
 from gpn.core.generator import AffineGenerator, Generator
+from gpn.core.left_out import left_out_variance, posterior_variance
 from gpn.core.mixture import Learner, mixture_weights
 from gpn.core.networks import MLPTrunk, Trunk, fit_features
 from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
@@ -125,6 +126,7 @@ def _conditioned(setting: Setting) -> Parts:
     setting.note_jitter(given.added_jitter)
     _warn_if_low("posterior's", given.kept, axes=config.n_axes)
     mean, axes = given.targets(psi)
+    _note_left_out(setting, given.variance(psi_obs))
     trunk = _tuned(setting.trunk, reference, axes.shape[1])
     generator = _generator(setting, trunk, task.n_outputs * axes.shape[1], reference)
     assert isinstance(generator, AffineGenerator)
@@ -163,6 +165,9 @@ def _relation(
     scale = 0.5 if task.is_classification else _noise_std(setting) ** 2
     _check_joint(setting)
     kernel = _kernel(setting, axes)
+    if not task.is_classification:
+        gram = kernel(task.x_obs.double(), task.x_obs.double())
+        _note_left_out(setting, posterior_variance(gram, _noise_std(setting)))
     jitter = setting.story["jitter"] = _jitter(setting, kernel)
     return Joint(_gram(setting, reference, kernel), scale / len(task.x_obs), jitter)
 
@@ -269,6 +274,12 @@ def _reference(setting: Setting) -> Inputs:
 def _noise_std(setting: Setting) -> float:
     """σ_ε as the fit uses it; classes have none."""
     return setting.config.noise_std or 0.0
+
+
+def _note_left_out(setting: Setting, variance: Float[Tensor, "N"]) -> None:
+    """How unknown each label's row would be without it, from the variances given all of them."""
+    left_out = left_out_variance(variance, setting.task.x_obs, _noise_std(setting))
+    setting.story["left_out_variance"] = left_out
 
 
 def _check_joint(setting: Setting) -> None:
