@@ -89,7 +89,7 @@ def _target_trial(
     beta: float, posterior: GPNPosterior, rest: Task, noise_std: float | None
 ) -> Trial:
     """Gaussian log score with variance Var[g] + σ_ε², σ_ε from the residuals unless given."""
-    mean, variance = posterior.mean(rest.x_obs), posterior.variance(rest.x_obs)
+    mean, variance = posterior.moments(rest.x_obs)
     squared = (rest.y_obs - mean).square()
     if noise_std is None:
         excess = float((squared - variance).mean())
