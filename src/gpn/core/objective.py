@@ -30,6 +30,11 @@ class Objective(nn.Module, ABC):
         return 0.0
 
     @property
+    @abstractmethod
+    def replayable(self) -> bool:
+        """Whether `terms` leaves the host alone, so that a GPU can repeat it (`core/replay.py`)."""
+
+    @property
     def undecayed(self) -> list[nn.Module]:
         """What weight decay leaves alone: learnt codes, where there are some."""
         return [module for module in self.modules() if isinstance(module, Anchors)]
@@ -57,6 +62,10 @@ class MonteCarlo(Objective):
     @property
     def added_jitter(self) -> float:
         return self.relation.added_jitter
+
+    @property
+    def replayable(self) -> bool:
+        return self.relation.replayable
 
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         outputs, anchors, noise = self.pair(batch, rng)
@@ -112,6 +121,10 @@ class ClosedForm(Objective):
     def added_jitter(self) -> float:
         return self.relation.added_jitter
 
+    @property
+    def replayable(self) -> bool:
+        return self.relation.replayable
+
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         columns = self.generator.columns(batch.x)
         by_row = columns.movedim(1, 0)
@@ -146,6 +159,10 @@ class ClosedFormClasses(ClosedForm):
         o = self.generator.n_outputs
         uniform = torch.eye(o) / o - torch.full((o, o), o**-2.0)
         self.register_buffer("spread", uniform.expand(n_labels, o, o).to(self.psi_obs).clone())
+
+    @property
+    def replayable(self) -> bool:
+        return super().replayable and not self.target_noise  # whose roots are eigenvectors
 
     def data(self, columns: Columns, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
         logits = self.generator.combine(columns, self.anchors.draw(rng))

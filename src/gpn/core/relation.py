@@ -22,6 +22,7 @@ class Relation(ABC):
     """
 
     added_jitter = 0.0
+    replayable = True
 
     @abstractmethod
     def part(self, rows: Tensor, n_labels: int) -> Tensor:
@@ -56,8 +57,10 @@ class Joint(Relation):
     `scale` is σ_ε²/N beside a mean squared error, 1/2N beside a mean cross-entropy. Every
     minibatch that holds all labels has the exact posterior as its minimiser, because Gaussian
     marginals are consistent. `jitter` is added to the diagonal of Σ_Ŷ, and
-    where that is not enough, more.
+    where that is not enough, more: a look at the factor decides, so that no step can be replayed.
     """
+
+    replayable = False
 
     def __init__(self, gram: Gram, scale: float, jitter: float) -> None:
         self.gram = gram

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -14,8 +14,9 @@ from gpn.core.conditioned import Distil, condition
 from gpn.core.embedding import Embedding
 from gpn.core.generator import AffineGenerator, Generator
 from gpn.core.mixture import Learner, mixture_weights
-from gpn.core.networks import MLPTrunk, Trunk, fit_features
+from gpn.core.networks import MLPTrunk, ModuleTrunk, Trunk, fit_features
 from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
+from gpn.core.prior import ModulePrior
 from gpn.core.relation import Independent, Joint, Relation
 from gpn.core.spectral import (
     DrawnAxes,
@@ -47,19 +48,27 @@ Kernel = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Parts:
-    """What the loop needs: an objective, and batches."""
+    """What the loop needs: an objective, and batches; a user's own modules may do anything."""
 
     objective: Objective
     batches: Batches
+    own_modules: bool = False
+
+    @property
+    def replayable(self) -> bool:
+        return self.objective.replayable and not self.own_modules
 
 
 def assemble(setting: Setting) -> Parts:
     """The parts that the configuration names."""
     if setting.config.codes == "learnt":
-        return _stored(setting)
-    if setting.config.anchor == "conditioned":
-        return _conditioned(setting)
-    return _spectral(setting)
+        parts = _stored(setting)
+    elif setting.config.anchor == "conditioned":
+        parts = _conditioned(setting)
+    else:
+        parts = _spectral(setting)
+    own = isinstance(setting.trunk, ModuleTrunk) or isinstance(setting.prior, ModulePrior)
+    return replace(parts, own_modules=own)
 
 
 def _stored(setting: Setting) -> Parts:
