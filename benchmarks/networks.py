@@ -25,11 +25,14 @@ from gpn.methods.gpn.setting import Setting
 ENDLESS = 1_000_000
 
 
-def plain_network(place: Place, task: str, trunk: Trunk | None = None) -> AffineGenerator:
+def plain_network(
+    place: Place, task: str, trunk: Trunk | None = None, seed: int = 0
+) -> AffineGenerator:
     """The trunk with one number per class (or target) on top: no code, so no columns but b."""
     signature = place.split(task).task.signature
     under = trunk or place.plan(task).trunk
-    network = AffineGenerator(under, signature.input_shape, signature.n_outputs, 0, as_generator(0))
+    shape = signature.input_shape, signature.n_outputs
+    network = AffineGenerator(under, *shape, code_dim=0, rng=as_generator(seed))
     return network.to(place.device, torch.float32)
 
 

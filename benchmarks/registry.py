@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator
 
 from benchmarks.axis import ensemble_axis
+from benchmarks.fits import six_seconds, superconductor_cpu
 from benchmarks.harness import Row
+from benchmarks.peers import peers
 from benchmarks.place import Place
 from benchmarks.sampling import draws, moments
 from benchmarks.training import gpn_against_ensemble, gpn_against_labels, profile
@@ -14,5 +16,8 @@ BENCHMARKS: dict[str, Callable[[Place], Iterator[Row]]] = {
     "training": gpn_against_labels,
     "ensemble": gpn_against_ensemble,
     "ensemble_axis": ensemble_axis,
+    "six_seconds": six_seconds,
+    "superconductor_cpu": superconductor_cpu,
+    "peers": peers,
     "profile": profile,
 }

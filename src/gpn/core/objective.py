@@ -79,14 +79,17 @@ class MonteCarlo(Objective):
 
     def _every_row(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         codes = self.anchors.draw(rng)
-        anchors = self.anchors.values(self.relation.part(batch.x, batch.n_labels), codes)
+        if self.relation.pool_only:
+            anchors = self.anchors.pool_values(batch, codes)
+        else:
+            anchors = self.anchors.values(batch.x, codes)
         return self.generator(batch.x, codes), anchors, self.anchors.noise(batch.rows, codes)
 
     def _one_per_row(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         codes, n = self.anchors.draw(rng), batch.n_labels
         picked = torch.randint(len(codes), (len(batch.x),), generator=rng, device=rng.device)
         outputs = self.generator.paired(batch.x, codes[picked])
-        anchors = self.anchors.values(batch.x_pool, codes)
+        anchors = self.anchors.pool_values(batch, codes)
         noise = self.anchors.noise(batch.rows, codes).expand(len(codes), -1, -1)
         return outputs[None], _own(anchors, picked[n:]), _own(noise, picked[:n])
 

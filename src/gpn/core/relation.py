@@ -23,6 +23,7 @@ class Relation(ABC):
 
     added_jitter = 0.0
     replayable = True
+    pool_only = False
 
     @abstractmethod
     def part(self, rows: Tensor, n_labels: int) -> Tensor:
@@ -38,6 +39,8 @@ class Independent(Relation):
 
     `weights` holds one number per stored pool row, or nothing for equal weights.
     """
+
+    pool_only = True
 
     def __init__(self, beta: float, weights: Float[Tensor, "R"] | None = None) -> None:
         self.beta = beta

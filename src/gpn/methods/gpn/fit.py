@@ -21,7 +21,7 @@ from gpn.methods.gpn.frozen import is_frozen, on_features, on_rows
 from gpn.methods.gpn.parts import Parts, assemble
 from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
 from gpn.methods.gpn.search import FEWEST_LABELS, Fit, chosen_beta
-from gpn.methods.gpn.setting import Setting
+from gpn.methods.gpn.setting import Setting, Shared
 from gpn.progress import progress_bar
 
 LARGEST = 1e6
@@ -61,8 +61,9 @@ def _fit(
     config: GPNConfig, task: Task, seeds: torch.Generator, report: Report, fit: Fit
 ) -> GPNPosterior:
     """Find what the configuration leaves open, then train."""
-    config, story = _learnt_settings(config, task, seeds, report, fit)
-    return fit(config, task, seeds, report, story)
+    shared = Shared()
+    config, story = _learnt_settings(config, task, seeds, report, partial(fit, shared=shared))
+    return fit(config, task, seeds, report, story, shared=shared.for_other_labels())
 
 
 def fit_resolved(
@@ -72,11 +73,12 @@ def fit_resolved(
     report: Report,
     story: dict[str, Any],
     file: Kept | None = None,
+    shared: Shared | None = None,
 ) -> GPNPosterior:
     """Train the variant that `config` fully names, on a task already on its device."""
     train_config, pool = config.train or TrainConfig(), task.required_pool("a GPN")
     parts_of = config.prior or MLPPrior(), config.trunk or MLPTrunk(), train_config
-    setting = Setting(config, *parts_of, task, pool, seeds, report, story, file)
+    setting = Setting(config, *parts_of, task, pool, seeds, report, story, file, shared or Shared())
     parts = assemble(setting)
     rng = as_generator(seeds, setting.device)
 

@@ -16,7 +16,7 @@ BETAS = (0.03, 0.1, 0.3, 1.0)
 USUAL_BETA = 0.1
 FEWEST_LABELS = 10
 HELD_OUT = 0.15
-Fit = Callable[[GPNConfig, Task, torch.Generator, Report, dict[str, Any]], GPNPosterior]
+Fit = Callable[..., GPNPosterior]
 
 
 @dataclass(frozen=True)
