@@ -8,7 +8,7 @@ from torch import nn
 
 import gpn
 from gpn.core.embedding import Embedding
-from gpn.core.generator import ConcatGenerator
+from gpn.core.generator import AffineGenerator, ConcatGenerator
 from gpn.core.networks import Trunk
 
 
@@ -84,6 +84,20 @@ def test_rows_and_codes_do_not_mix() -> None:
     generator = ConcatGenerator(gpn.MLPTrunk(widths=(7, 5)), (2,), 2, 3, seeded())
     x, codes = torch.randn(5, 2, generator=seeded(1)), torch.randn(4, 3, generator=seeded(2))
     torch.testing.assert_close(generator(x[3:4], codes[1:2]), generator(x, codes)[1:2, 3:4])
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_a_head_per_code_is_b_plus_a_z(blocks: int) -> None:
+    """Few codes at many rows go through heads of their own, many codes through the columns."""
+    generator = AffineGenerator(gpn.MLPTrunk(widths=(7, 5)), (2,), 3, 12, seeded(), blocks)
+    x, codes = torch.randn(40, 2, generator=seeded(1)), torch.randn(50, 12, generator=seeded(2))
+    columns = generator.columns(x)
+    for n, s in ((40, 2), (40, 50), (1, 2), (1, 50)):
+        expected = generator.combine(columns, codes)[:s, :n]
+        torch.testing.assert_close(generator(x[:n], codes[:s]), expected)
+        torch.testing.assert_close(generator._by_heads(x[:n], codes[:s]), expected)
+    assert generator._heads_cost_less(40, 2)
+    assert not generator._heads_cost_less(1, 50)
 
 
 def test_own_trunk_is_trained_as_a_copy(quick: gpn.GPNConfig, classes: gpn.Task) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import gpn
-from gpn.core import posterior as posterior_module
+from gpn.core import chunks
 from gpn.core.posterior import FunctionBatch, Posterior
 from gpn.core.task import Signature
 from gpn.core.types import normal
@@ -123,7 +123,7 @@ def test_gradients_of_a_gpn_equal_finite_differences(quick: gpn.GPNConfig) -> No
 def test_chunked_moments_are_the_moments_of_all_draws(
     n: int, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posterior_module, "NUMBERS_AT_ONCE", rows_at_once * 64 * min(n, 100))
+    monkeypatch.setattr(chunks, "NUMBERS_AT_ONCE", rows_at_once * 64 * min(n, 100))
     law = Lines(n_outputs=2)
     mean = law.mean(X, n)
     draws = law.stacked(X)
@@ -131,6 +131,7 @@ def test_chunked_moments_are_the_moments_of_all_draws(
     torch.testing.assert_close(mean, draws.mean(0))
     torch.testing.assert_close(law.variance(X, n), draws.var(0))
     torch.testing.assert_close(law.std(X, n), draws.std(0))
+    assert all(map(torch.equal, law.moments(X, n), (mean, law.variance(X, n))))
     assert max(law.asked) <= rows_at_once * min(n, 100) * 2
 
 
@@ -165,7 +166,7 @@ def test_intervals_are_the_gaussian_quantiles(level: float) -> None:
 
 
 def test_intervals_are_the_quantiles_of_all_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posterior_module, "NUMBERS_AT_ONCE", 2 * 64 * 150)
+    monkeypatch.setattr(chunks, "NUMBERS_AT_ONCE", 2 * 64 * 150)
     law = Lines(n_outputs=2)
     low, high = law.interval(X, 0.8, 150)
     levels = torch.tensor([0.1, 0.9], dtype=torch.float64)
@@ -186,7 +187,7 @@ def test_covariance_is_that_of_the_law() -> None:
 
 
 def test_class_scores_are_their_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posterior_module, "NUMBERS_AT_ONCE", 2 * 64 * 100)
+    monkeypatch.setattr(chunks, "NUMBERS_AT_ONCE", 2 * 64 * 100)
     law = Lines(n_outputs=3, is_classification=True)
     probabilities = law.probabilities(X, 250)
     each = law.stacked(X).softmax(-1)
@@ -216,7 +217,7 @@ def test_many_draws_at_many_rows_in_small_pieces() -> None:
     law, rows = Lines(), torch.linspace(-1, 1, 20_000, dtype=torch.float64)[:, None]
     mean = law.mean(rows, 1000)
     assert sum(law.asked) == 1000 * 20_000
-    assert max(law.asked) <= posterior_module.NUMBERS_AT_ONCE
+    assert max(law.asked) <= chunks.NUMBERS_AT_ONCE
     assert (mean - (1 - 2 * rows)).abs().max() < 5 * math.sqrt(0.89 / 1000)
 
 
@@ -225,7 +226,7 @@ def test_many_draws_at_many_rows_in_small_pieces() -> None:
 )
 def test_pieces_are_let_go(score: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the 300,000 numbers at 1,000 rows, at most three pieces of 60,000 are alive at a time."""
-    monkeypatch.setattr(posterior_module, "NUMBERS_AT_ONCE", 200 * 100 * 64)
+    monkeypatch.setattr(chunks, "NUMBERS_AT_ONCE", 200 * 100 * 64)
     law = Lines(n_outputs=3, is_classification=True)
     rows = torch.zeros(1000, 1, dtype=torch.float64)
     law.alive, before = [], live_numbers()

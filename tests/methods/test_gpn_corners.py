@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import gpn
-from gpn.methods.gpn import parts
+from gpn.methods.gpn import ground, parts
 from gpn.metrics import marginal_w2
 from tests.methods.test_gpn_variants import WITHOUT_KERNEL, fit, labels, rows, targets
 
@@ -66,7 +66,7 @@ def test_labels_outside_the_pool_have_prior_features(anchor: str) -> None:
         torch.Generator().manual_seed(0),
         lambda step, steps, values: None,
     )
-    axes = parts._axes(setting, parts._reference(setting), 200, 0.99999)
+    axes = ground.spectral_axes_of(setting, ground.reference_rows(setting), 200, 0.99999)
     prior_variance = setting.prior.kernel(task.x_obs, task.x_obs).diagonal()
     torch.testing.assert_close(axes(task.x_obs).square().sum(1), prior_variance, rtol=0.02, atol=0)
 
@@ -131,7 +131,7 @@ def test_the_kept_share_is_judged_at_rows_that_did_not_make_the_axes() -> None:
     posterior = fit(task, beta=0.1, n_axes=30)
     x = task.pool.rows
     prior = posterior.config.prior
-    axes = parts.spectral_axes(prior, x[:32], 1, 30, 1.0, torch.Generator())
+    axes = ground.spectral_axes(prior, x[:32], 1, 30, 1.0, torch.Generator())
     itself, others = (
         float(axes(some).square().sum() / axes.variance(some).sum()) for some in (x[:32], x[32:])
     )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import gpn
 from gpn.core.train import History
-from gpn.methods.gpn import ConcatPosterior, GPNPosterior, parts
+from gpn.methods.gpn import ConcatPosterior, GPNPosterior, ground, parts
 from gpn.methods.gpn.search import BETAS
 
 TINY: dict[str, Any] = {
@@ -174,6 +174,54 @@ def test_beta_is_searched_on_held_out_labels() -> None:
     chosen = max(good, key=lambda trial: trial["beta"])
     assert posterior.config.beta == chosen["beta"]
     assert posterior.noise_std == posterior.config.noise_std == chosen["noise_std"] > 0
+
+
+def test_trials_share_what_does_not_hang_on_beta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Axes are found once for the whole fit, weights once for all trials and once at the end."""
+    counts = {"spectral_axes": 0, "mixture_weights": 0}
+
+    def counted(name: str) -> Any:
+        work = getattr(ground, name)
+
+        def run(*given: Any) -> Any:
+            counts[name] += 1
+            return work(*given)
+
+        return run
+
+    for name in counts:
+        monkeypatch.setattr(ground, name, counted(name))
+    posterior = fit(targets(30, 2), anchor="independent")
+    assert counts == {"spectral_axes": 1, "mixture_weights": 2}
+    assert len(posterior.report["beta_search"]) == len(BETAS)
+    assert posterior.report["prior_variance_kept"] > 0.5
+    assert len(posterior.report["pool_weights"]) == len(posterior.report["pool_rows"])
+
+
+@pytest.mark.parametrize("pairing", ["every", "one"])
+def test_looked_up_anchors_are_the_computed_ones(
+    pairing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paper's prior networks at a stored pool: a table, unless it would be too large."""
+    task = targets(12, 2)
+    train = gpn.TrainConfig(steps=60, pool_batch=20, device="cpu")
+    config = gpn.GPNConfig.paper(
+        n_anchors=15, code_dim=3, pairing=pairing, trunk=gpn.MLPTrunk(widths=(8,)), train=train
+    )
+    x, calls = task.x_obs, []
+    networks = gpn.core.prior.Prior.__call__
+
+    def counted(self: Any, rows: torch.Tensor) -> torch.Tensor:
+        calls.append(len(rows))
+        return networks(self, rows)
+
+    monkeypatch.setattr(gpn.core.prior.Prior, "__call__", counted)
+    looked_up = gpn.GPN(config).fit(task, rng=0).sample(x, 5, rng=1)
+    assert len(calls) == 1, "the networks are asked once"
+    monkeypatch.setattr(parts, "MOST_TABLE_NUMBERS", 10)
+    computed = gpn.GPN(config).fit(task, rng=0).sample(x, 5, rng=1)
+    assert len(calls) == 1 + 60
+    torch.testing.assert_close(looked_up, computed, rtol=1e-3, atol=1e-3)
 
 
 def test_beta_of_classes_is_searched_too() -> None:

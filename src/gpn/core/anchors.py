@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from gpn.core.batch import Batch
 from gpn.core.embedding import Embedding
 from gpn.core.generator import AffineGenerator, Columns
 from gpn.core.losses import code_kl
@@ -31,6 +32,10 @@ class Anchors(nn.Module, ABC):
     def values(self, x: Inputs, codes: Codes) -> Functions:
         """f(x; θ_j) for the function that each code stands for."""
 
+    def pool_values(self, batch: Batch, codes: Codes) -> Functions:
+        """`values` at the batch's pool rows: looked up where there is a table, else computed."""
+        return self.values(batch.x_pool, codes)
+
     @abstractmethod
     def noise(self, rows: Rows, codes: Codes) -> Float[Tensor, "#k n o"]:
         """η_j at the labels of `rows`."""
@@ -41,24 +46,39 @@ class Anchors(nn.Module, ABC):
 
 
 class StoredAnchors(Anchors):
-    """k prior networks with learnt codes: the paper's scheme; η is a fixed table ``(k, N, o)``."""
+    """k prior networks with learnt codes: the paper's scheme; η is a fixed table ``(k, N, o)``.
+
+    `at_pool` holds the networks' values at stored pool rows, where they were computed beforehand.
+    """
 
     table: Tensor
+    at_pool: Tensor | None
 
     def __init__(
-        self, prior: Prior, embedding: Embedding, code_noise: float, table: Float[Tensor, "#k N o"]
+        self,
+        prior: Prior,
+        embedding: Embedding,
+        code_noise: float,
+        table: Float[Tensor, "#k N o"],
+        at_pool: Float[Tensor, "k R o"] | None = None,
     ) -> None:
         super().__init__()
         self.prior = prior
         self.embedding = embedding
         self.code_noise = code_noise
         self.register_buffer("table", table, persistent=False)
+        self.register_buffer("at_pool", at_pool, persistent=False)
 
     def draw(self, rng: torch.Generator) -> Codes:
         return self.embedding.noisy(self.code_noise, rng)
 
     def values(self, x: Inputs, codes: Codes) -> Functions:
         return self.prior(x)
+
+    def pool_values(self, batch: Batch, codes: Codes) -> Functions:
+        if self.at_pool is None:
+            return super().pool_values(batch, codes)
+        return self.at_pool[:, batch.pool_rows]
 
     def noise(self, rows: Rows, codes: Codes) -> Float[Tensor, "#k n o"]:
         return self.table[:, rows]

@@ -25,5 +25,11 @@ class Batch:
         return torch.cat([self.x_obs, self.x_pool])
 
     @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All of it: `Batch(*batch.tensors)` is the batch again."""
+        known = (self.x_obs, self.y_obs, self.rows, self.x_pool)
+        return known if self.pool_rows is None else (*known, self.pool_rows)
+
+    @property
     def n_labels(self) -> int:
         return len(self.x_obs)

@@ -100,6 +100,10 @@ class Distil(Objective):
         self.register_buffer("table_mean", mean, persistent=False)
         self.register_buffer("table_axes", axes, persistent=False)
 
+    @property
+    def replayable(self) -> bool:
+        return True
+
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         assert batch.pool_rows is not None
         columns = self.generator.columns(batch.x)

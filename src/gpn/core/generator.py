@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 from gpn.core.networks import Trunk, activated, fresh, initialise, mlp
 from gpn.core.types import Codes, Functions, Inputs, Outputs
@@ -89,6 +90,12 @@ class AffineGenerator(Generator):
         sizes = (size, *trunk.widths, n_outputs * self.n_columns)
         self.tail = fresh(lambda: mlp(sizes, trunk.activation, trunk.dropout), rng)
 
+    @property
+    def _last(self) -> nn.Linear:
+        layer = self.tail[-1]
+        assert isinstance(layer, nn.Linear)
+        return layer
+
     def columns(self, x: Inputs) -> Columns:
         """b(x) and then A(x), column by column, from one pass through the trunk."""
         flat = self.tail(self.features(x))
@@ -101,7 +108,25 @@ class AffineGenerator(Generator):
         return columns[0] + (parts @ slopes).permute(1, 2, 0)
 
     def forward(self, x: Inputs, codes: Codes) -> Functions:
+        if self._heads_cost_less(len(x), len(codes)):
+            return self._by_heads(x, codes)
         return self.combine(self.columns(x), codes)
+
+    def _by_heads(self, x: Inputs, codes: Codes) -> Functions:
+        """W(z) h + c(z): the last layer is linear, so that each code has a layer of its own."""
+        hidden, last = self.tail[:-1](self.features(x)), self._last
+        heads = self._heads(last.weight, codes), self._heads(last.bias[:, None], codes)[:, 0]
+        return functional.linear(hidden, *heads).unflatten(1, (len(codes), -1)).movedim(1, 0)
+
+    def _heads(self, parameter: Float[Tensor, "p h"], codes: Codes) -> Float[Tensor, "so h"]:
+        """A parameter of the last layer for every code and output: b + A z, as the output is."""
+        by_column = parameter.reshape(self.n_outputs, self.n_columns, -1).permute(1, 2, 0)
+        return self.combine(by_column, codes).movedim(2, 1).flatten(0, 1)
+
+    def _heads_cost_less(self, n: int, s: int) -> bool:
+        """Products per output: s heads, then n s values, or n rows of columns, then n s values."""
+        width, q = self._last.in_features, self.n_columns - 1
+        return s * q * width + n * s * width < n * (1 + q) * width + n * s * q
 
     def paired(self, x: Inputs, codes: Float[Tensor, "n q"]) -> Outputs:
         columns = self.columns(x)

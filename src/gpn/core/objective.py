@@ -30,6 +30,11 @@ class Objective(nn.Module, ABC):
         return 0.0
 
     @property
+    @abstractmethod
+    def replayable(self) -> bool:
+        """Whether `terms` leaves the host alone, so that a GPU can repeat it (`core/replay.py`)."""
+
+    @property
     def undecayed(self) -> list[nn.Module]:
         """What weight decay leaves alone: learnt codes, where there are some."""
         return [module for module in self.modules() if isinstance(module, Anchors)]
@@ -58,6 +63,10 @@ class MonteCarlo(Objective):
     def added_jitter(self) -> float:
         return self.relation.added_jitter
 
+    @property
+    def replayable(self) -> bool:
+        return self.relation.replayable
+
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         outputs, anchors, noise = self.pair(batch, rng)
         fitted = outputs[:, : batch.n_labels]
@@ -70,14 +79,17 @@ class MonteCarlo(Objective):
 
     def _every_row(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         codes = self.anchors.draw(rng)
-        anchors = self.anchors.values(self.relation.part(batch.x, batch.n_labels), codes)
+        if self.relation.pool_only:
+            anchors = self.anchors.pool_values(batch, codes)
+        else:
+            anchors = self.anchors.values(batch.x, codes)
         return self.generator(batch.x, codes), anchors, self.anchors.noise(batch.rows, codes)
 
     def _one_per_row(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         codes, n = self.anchors.draw(rng), batch.n_labels
         picked = torch.randint(len(codes), (len(batch.x),), generator=rng, device=rng.device)
         outputs = self.generator.paired(batch.x, codes[picked])
-        anchors = self.anchors.values(batch.x_pool, codes)
+        anchors = self.anchors.pool_values(batch, codes)
         noise = self.anchors.noise(batch.rows, codes).expand(len(codes), -1, -1)
         return outputs[None], _own(anchors, picked[n:]), _own(noise, picked[:n])
 
@@ -111,6 +123,10 @@ class ClosedForm(Objective):
     @property
     def added_jitter(self) -> float:
         return self.relation.added_jitter
+
+    @property
+    def replayable(self) -> bool:
+        return self.relation.replayable
 
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         columns = self.generator.columns(batch.x)
@@ -146,6 +162,10 @@ class ClosedFormClasses(ClosedForm):
         o = self.generator.n_outputs
         uniform = torch.eye(o) / o - torch.full((o, o), o**-2.0)
         self.register_buffer("spread", uniform.expand(n_labels, o, o).to(self.psi_obs).clone())
+
+    @property
+    def replayable(self) -> bool:
+        return super().replayable and not self.target_noise  # whose roots are eigenvectors
 
     def data(self, columns: Columns, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
         logits = self.generator.combine(columns, self.anchors.draw(rng))

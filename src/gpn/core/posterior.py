@@ -6,19 +6,20 @@ moments over 10,000 draws at 100,000 rows never hold more than a few million num
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gpn.core.chunks import by_parts, joined, rows_at_once
 from gpn.core.pool import check_finite
 from gpn.core.shapes import require_count, require_level
 from gpn.core.task import Signature, as_tensor
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 
 FunctionBatch = Callable[[Inputs], Draws]
-NUMBERS_AT_ONCE = 4_000_000
+T = TypeVar("T")
 MOMENT_DRAWS = 1000
 
 
@@ -59,7 +60,7 @@ class Posterior(ABC):
 
         @torch.no_grad()
         def values(x: Any) -> Draws:
-            return torch.cat([batch(part) for part in self._split(self._rows(x), n)], dim=1)
+            return joined(self._parts(batch, self._rows(x), n), dim=1)
 
         return values
 
@@ -69,11 +70,15 @@ class Posterior(ABC):
 
     def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
         """E[g(x, z)], over `n` draws."""
-        return self._moments(self._rows(x), n, rng)[0]
+        return self.moments(x, n, rng)[0]
 
     def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
         """Var[g(x, z)], over `n` draws."""
-        return self._moments(self._rows(x), n, rng)[1]
+        return self.moments(x, n, rng)[1]
+
+    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
+        """`mean` and `variance` together, for the price of one of them."""
+        return self._moments(self._rows(x), n, rng)
 
     def std(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
         """The square root of `variance`."""
@@ -117,7 +122,7 @@ class Posterior(ABC):
             return draws.quantile(draws.new_tensor(tails), dim=0)
 
         with torch.no_grad():
-            low, high = torch.cat([ends(part) for part in self._split(rows, n)], dim=1)
+            low, high = joined(self._parts(ends, rows, n), dim=1)
         return low, high
 
     def probabilities(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "n o"]:
@@ -162,11 +167,14 @@ class Posterior(ABC):
             raise ValueError(
                 f"x must be rows as in the fit, shape ({wanted}), got {tuple(rows.shape)}."
             )
-        check_finite(rows, "x")
+        if not bool(rows.sum().isfinite()):  # one quick look first
+            check_finite(rows, "x")
         return rows
 
-    def _split(self, rows: Inputs, n: int) -> tuple[Tensor, ...]:
-        return rows.split(max(1, NUMBERS_AT_ONCE // (n * max(self.n_outputs, 64))))
+    def _parts(self, compute: Callable[[Inputs], T], rows: Inputs, n: int) -> list[T]:
+        """`compute`, which makes `n` functions' values, on as many rows at a time as fit."""
+        size = rows_at_once(max(1, n) * max(self.n_outputs, 64), self.device)
+        return by_parts(compute, rows, size)
 
     def _batches(self, n: int, rng: Rng) -> Iterator[tuple[int, FunctionBatch]]:
         """`n` functions in batches of at most a hundred."""
@@ -182,7 +190,7 @@ class Posterior(ABC):
         mean = torch.zeros(shape, device=self.device, dtype=torch.float64)
         scatter, seen = torch.zeros_like(mean), 0
         for count, batch in self._batches(_at_least_two(n), rng):
-            draws = torch.cat([_sums(batch(part)) for part in self._split(rows, count)], dim=1)
+            draws = joined(self._parts(_summed(batch, _sums), rows, count), dim=1)
             gap = draws[0] - mean
             total = seen + count
             scatter += draws[1] + gap.square() * (seen * count / total)
@@ -201,9 +209,9 @@ class Posterior(ABC):
         mean = torch.zeros(len(rows), self.n_outputs, device=self.device, dtype=torch.float64)
         own_entropy = torch.zeros(len(rows), device=self.device, dtype=torch.float64)
         for count, batch in self._batches(n, rng):
-            parts = [_class_sums(batch(part)) for part in self._split(rows, count)]
-            mean += torch.cat([sums for sums, _ in parts]) / n
-            own_entropy += torch.cat([entropies for _, entropies in parts]) / n
+            parts = self._parts(_summed(batch, _class_sums), rows, count)
+            mean += joined([sums for sums, _ in parts]) / n
+            own_entropy += joined([entropies for _, entropies in parts]) / n
         return mean.to(self.dtype), own_entropy.to(self.dtype)
 
 
@@ -226,6 +234,11 @@ def root_of(draws: Draws) -> Float[Tensor, "o s n"]:
 def entropy(probabilities: Float[Tensor, "*n o"]) -> Float[Tensor, "*n"]:
     """−Σ_c p_c log p_c, in nats."""
     return torch.special.entr(probabilities).sum(-1)
+
+
+def _summed(batch: FunctionBatch, sums: Callable[[Draws], T]) -> Callable[[Inputs], T]:
+    """What is kept of a batch of functions at some rows."""
+    return lambda rows: sums(batch(rows))
 
 
 def _class_sums(logits: Draws) -> tuple[Float[Tensor, "n o"], Float[Tensor, "n"]]:

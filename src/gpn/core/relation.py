@@ -22,6 +22,8 @@ class Relation(ABC):
     """
 
     added_jitter = 0.0
+    replayable = True
+    pool_only = False
 
     @abstractmethod
     def part(self, rows: Tensor, n_labels: int) -> Tensor:
@@ -37,6 +39,8 @@ class Independent(Relation):
 
     `weights` holds one number per stored pool row, or nothing for equal weights.
     """
+
+    pool_only = True
 
     def __init__(self, beta: float, weights: Float[Tensor, "R"] | None = None) -> None:
         self.beta = beta
@@ -56,8 +60,10 @@ class Joint(Relation):
     `scale` is σ_ε²/N beside a mean squared error, 1/2N beside a mean cross-entropy. Every
     minibatch that holds all labels has the exact posterior as its minimiser, because Gaussian
     marginals are consistent. `jitter` is added to the diagonal of Σ_Ŷ, and
-    where that is not enough, more.
+    where that is not enough, more: a look at the factor decides, so that no step can be replayed.
     """
+
+    replayable = False
 
     def __init__(self, gram: Gram, scale: float, jitter: float) -> None:
         self.gram = gram

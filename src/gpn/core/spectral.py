@@ -18,6 +18,8 @@ from gpn.core.types import Inputs
 
 PsiTable = Float[Tensor, "n r"]
 DRAWN_FUNCTIONS = 2048
+ROWS_AT_ONCE = 4096
+NUMBERS_IN_A_CACHE = 2**17
 
 
 class SpectralAxes(ABC):
@@ -52,11 +54,14 @@ class KernelAxes(SpectralAxes):
         self.projection = vectors[:, : self.n_axes] / roots
 
     def __call__(self, x: Inputs) -> PsiTable:
-        parts = [self._extend(part) for part in x.split(4096)]
-        return torch.cat(parts).to(x.dtype)
+        fitting = NUMBERS_IN_A_CACHE // len(self.landmarks)
+        size = max(1, fitting) if x.device.type == "cpu" else ROWS_AT_ONCE
+        return torch.cat([self._extend(part) for part in x.split(size)]).to(x.dtype)
 
     def variance(self, x: Inputs) -> Float[Tensor, "n"]:
-        return torch.cat([self.spec.variance(part.double()) for part in x.split(4096)]).to(x.dtype)
+        return torch.cat([self.spec.variance(part.double()) for part in x.split(ROWS_AT_ONCE)]).to(
+            x.dtype
+        )
 
     def _extend(self, x: Inputs) -> PsiTable:
         return self.spec.kernel(x.double(), self.landmarks) @ self.projection

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gpn.core import replay
 from gpn.core.checkpoint import Kept
 from gpn.core.config import Config, require_counts, require_one_of, require_positive
 from gpn.core.divergence import TrainingDiverged, explain, first_fault
+from gpn.core.replay import Feed, Replay
 from gpn.core.training_state import History as History
 from gpn.core.training_state import Stream as Stream
 from gpn.core.training_state import Terms as Terms
@@ -30,6 +32,8 @@ class TrainConfig(Config):
     "one-cycle" schedule the rate rises and falls, and momentum goes the other way. `precision`
     "tf32" rounds the factors of float32 products on a GPU, "bf16" computes products in
     bfloat16, sums and exponentials in float32 (torch's autocast); weights stay in float32.
+    `graphs` "auto" replays steps as a CUDA graph (`core/replay.py`) on a GPU wherever the method
+    can, with the same results up to rounding; "no" never does.
     """
 
     steps: int = 2000
@@ -42,6 +46,7 @@ class TrainConfig(Config):
     device: str = "auto"
     dtype: str = "auto"
     precision: str = "float32"
+    graphs: str = "auto"
 
     def __post_init__(self) -> None:
         require_counts(self, "steps", "label_batch", "pool_batch")
@@ -50,6 +55,7 @@ class TrainConfig(Config):
         require_one_of(self, "schedule", ("one-cycle", "constant"))
         require_one_of(self, "dtype", ("auto", *DTYPES))
         require_one_of(self, "precision", ("float32", "tf32", "bf16"))
+        require_one_of(self, "graphs", ("auto", "no"))
         if self.device != "auto":
             _device(self.device)
 
@@ -114,16 +120,17 @@ def train(
     with a `TrainingDiverged`. With `kept` the run is in a file from time to time, and begins where
     that has it; `streams` is all that `terms` draws from.
     """
-    state = TrainingState(module, *_optimiser(module, config, undecayed), config.steps, streams)
+    state = TrainingState(module, *optimiser_of(module, config, undecayed), config.steps, streams)
     if kept is not None:
         kept.begin(state)
     every = max(1, config.steps // CHECKS)
+    slopes = step_slopes(terms, state.optimiser, config)
     try:
         for step in range(state.step + 1, config.steps + 1):
-            current, values = _slopes(terms, state.optimiser, config.precision)
+            names, values = slopes()
             state.advance(values)
             if step % every == 0 or step == config.steps:
-                report(step, config.steps, _check(state, list(current), config))
+                report(step, config.steps, _check(state, names, config))
             if kept is not None:
                 kept.step(state)
     except KeyboardInterrupt:
@@ -154,10 +161,24 @@ def _check(state: TrainingState, names: list[str], config: TrainConfig) -> dict[
     return losses[-1]
 
 
+def step_slopes(
+    terms: Callable[[], Terms], optimiser: torch.optim.Optimizer, config: TrainConfig
+) -> Callable[[], tuple[list[str], Tensor]]:
+    """What finds the gradients of one step after the other: replayed where that is possible."""
+
+    def slopes(work: Callable[[], Terms]) -> tuple[list[str], Tensor]:
+        return _slopes(work, optimiser, config.precision)
+
+    wanted = config.graphs == "auto" and replay.can_record(_where(optimiser))
+    if wanted and isinstance(terms, Feed) and terms.replayable:
+        return Replay(terms, slopes)
+    return lambda: slopes(terms)
+
+
 def _slopes(
     terms: Callable[[], Terms], optimiser: torch.optim.Optimizer, precision: str
-) -> tuple[Terms, Tensor]:
-    """The terms of one step, and their values once the gradients of their sum are known."""
+) -> tuple[list[str], Tensor]:
+    """The names of one step's terms, and their values once the gradients of their sum are known."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(before if precision == "float32" else "high")
     try:
@@ -168,7 +189,7 @@ def _slopes(
         values.sum().backward()
     finally:
         torch.set_float32_matmul_precision(before)
-    return current, values.detach()
+    return list(current), values.detach()
 
 
 def _where(optimiser: torch.optim.Optimizer) -> str:
@@ -176,9 +197,10 @@ def _where(optimiser: torch.optim.Optimizer) -> str:
     return next(p for group in optimiser.param_groups for p in group["params"]).device.type
 
 
-def _optimiser(
-    module: nn.Module, config: TrainConfig, undecayed: Iterable[nn.Module]
+def optimiser_of(
+    module: nn.Module, config: TrainConfig, undecayed: Iterable[nn.Module] = ()
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+    """The optimiser, and the schedule of its rate."""
     free = {id(parameter) for part in undecayed for parameter in part.parameters()}
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     groups = [

@@ -33,10 +33,11 @@ from gpn.core.config import (
     require_positive_if_given,
 )
 from gpn.core.losses import anchor_gap
-from gpn.core.networks import MLPTrunk, Trunk
+from gpn.core.networks import MLPTrunk, ModuleTrunk, Trunk
 from gpn.core.objective import data_loss
 from gpn.core.posterior import FunctionBatch, Posterior
-from gpn.core.prior import MLPPrior, Prior, PriorSpec
+from gpn.core.prior import MLPPrior, ModulePrior, Prior, PriorSpec
+from gpn.core.replay import Feed
 from gpn.core.task import Signature, Task
 from gpn.core.train import History, LabelBatches, Stream, Terms, TrainConfig, train
 from gpn.core.types import Rng, as_generator
@@ -44,7 +45,7 @@ from gpn.methods.parts.anchors import ParameterPrior, Variances
 from gpn.methods.parts.members import Members
 from gpn.progress import progress_bar
 
-Step = tuple[Callable[[], Terms], list[Stream]]
+Step = tuple[Feed, list[Stream]]
 DEFAULT_BETA = {"parameters": 1.0, "outputs": 0.1, "none": 0.0}
 
 
@@ -110,9 +111,7 @@ class Ensemble:
         """Train all members at once; only `regularise="outputs"` uses the pool."""
         config, seeds = self.config, as_generator(rng)
         device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
-        members = Members(config.trunk, task.signature, config.n_members, seeds).to(device, dtype)
-        make = {"parameters": _parameter_terms, "outputs": _output_terms, "none": _plain_terms}
-        terms, streams = make[config.regularise](config, members, task.to(device, dtype), seeds)
+        members, terms, streams = ensemble_step(config, task.to(device, dtype), seeds)
         keep = kept(checkpoint, config, task, rng, device)
         with keep as file, progress_bar("ensemble", show=progress) as report:
             history = train(members, terms, config.train, report, streams=streams, kept=file)
@@ -174,6 +173,15 @@ class EnsemblePosterior(Posterior):
         return cls(networks, signature, config)
 
 
+def ensemble_step(
+    config: EnsembleConfig, task: Task, seeds: torch.Generator
+) -> tuple[Members, Feed, list[Stream]]:
+    """The members beside a task on its device, one step of their training, what it draws from."""
+    members = Members(config.trunk, task.signature, config.n_members, seeds).to(task.x_obs)
+    make = {"parameters": _parameter_terms, "outputs": _output_terms, "none": _plain_terms}
+    return members, *make[config.regularise](config, members, task, seeds)
+
+
 # Each member's loss is summed, not averaged: its gradient is its own, whatever their number.
 
 
@@ -183,12 +191,10 @@ def _plain_terms(
     rng = as_generator(seeds, task.x_obs.device)
     labels = _labels(config, task, rng)
 
-    def terms() -> Terms:
-        rows = labels.next()
-        fitted = members(task.varied(task.x_obs[rows], rng))
-        return {"data": data_loss(fitted, task.y_obs[rows]).sum()}
+    def terms(x: Tensor, y: Tensor) -> Terms:
+        return {"data": data_loss(members(x), y).sum()}
 
-    return terms, labels.streams
+    return _feed(config, _labeled(task, labels, rng), terms), labels.streams
 
 
 def _parameter_terms(
@@ -203,15 +209,13 @@ def _parameter_terms(
     rng = as_generator(seeds, task.x_obs.device)
     labels = _labels(config, task, rng)
 
-    def terms() -> Terms:
-        rows = labels.next()
-        fitted = members(task.varied(task.x_obs[rows], rng))
+    def terms(x: Tensor, y: Tensor) -> Terms:
         return {
-            "data": data_loss(fitted, task.y_obs[rows]).sum(),
+            "data": data_loss(members(x), y).sum(),
             "anchor": weight * prior.distance(anchors),
         }
 
-    return terms, labels.streams
+    return _feed(config, _labeled(task, labels, rng), terms), labels.streams
 
 
 def _output_terms(
@@ -222,16 +226,37 @@ def _output_terms(
     rng = as_generator(seeds, task.x_obs.device)
     labels = _labels(config, task, rng)
 
-    def terms() -> Terms:
-        rows, x_pool = labels.next(), pool.draw(config.train.pool_batch, rng)
-        outputs = members(task.varied(torch.cat([task.x_obs[rows], x_pool]), rng))
-        fitted, generated = outputs.split([len(rows), len(x_pool)], dim=1)
+    def rows() -> tuple[Tensor, ...]:
+        picked, x_pool = labels.next(), pool.draw(config.train.pool_batch, rng)
+        x = task.varied(torch.cat([task.x_obs[picked], x_pool]), rng)
+        return x, task.y_obs[picked], x_pool
+
+    def terms(x: Tensor, y: Tensor, x_pool: Tensor) -> Terms:
+        fitted, generated = members(x).split([len(y), len(x_pool)], dim=1)
         return {
-            "data": data_loss(fitted, task.y_obs[rows]).sum(),
+            "data": data_loss(fitted, y).sum(),
             "anchor": config.anchor_weight * anchor_gap(generated, prior(x_pool)).sum(),
         }
 
-    return terms, labels.streams
+    return _feed(config, rows, terms), labels.streams
+
+
+def _labeled(
+    task: Task, labels: LabelBatches, rng: torch.Generator
+) -> Callable[[], tuple[Tensor, Tensor]]:
+    def rows() -> tuple[Tensor, Tensor]:
+        picked = labels.next()
+        return task.varied(task.x_obs[picked], rng), task.y_obs[picked]
+
+    return rows
+
+
+def _feed(
+    config: EnsembleConfig, rows: Callable[[], tuple[Tensor, ...]], terms: Callable[..., Terms]
+) -> Feed:
+    """A step; a user's own module may do what no GPU can repeat."""
+    own = isinstance(config.trunk, ModuleTrunk) or isinstance(config.prior, ModulePrior)
+    return Feed(rows, terms, replayable=not own)
 
 
 def _labels(config: EnsembleConfig, task: Task, rng: torch.Generator) -> LabelBatches:

@@ -249,6 +249,9 @@ class SNGPPosterior(Posterior):
 
         return batch
 
+    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
+        return self.mean(x), self.variance(x)
+
     @torch.no_grad()
     def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
         """φ(x)·ŵ."""

@@ -9,7 +9,8 @@ from torch.nn import functional
 from gpn.core.checkpoint import Kept
 from gpn.core.generator import AffineGenerator
 from gpn.core.mixture import Learner, LogRatio
-from gpn.core.networks import Trunk, fit_features
+from gpn.core.networks import ModuleTrunk, Trunk, fit_features
+from gpn.core.replay import Feed
 from gpn.core.train import LabelBatches, Report, Stream, Terms, TrainConfig, train
 from gpn.core.types import Inputs, as_generator, seeded
 
@@ -67,8 +68,10 @@ def network_ratio(
         labels = LabelBatches(len(x_obs), config.label_batch, batches)
         pool = LabelBatches(len(x_pool), config.label_batch, batches)
 
-        def terms() -> Terms:
-            ours, theirs = x_obs[labels.next()], x_pool[pool.next()]
+        def rows() -> tuple[Tensor, Tensor]:
+            return x_obs[labels.next()], x_pool[pool.next()]
+
+        def terms(ours: Tensor, theirs: Tensor) -> Terms:
             logits = network.columns(torch.cat([ours, theirs]))[0, :, 0]
             on_obs, on_pool = logits.split([len(ours), len(theirs)])
             obs_loss = functional.softplus(-on_obs).mean()
@@ -76,7 +79,8 @@ def network_ratio(
 
         with seeded(rng) as torchs:
             streams: list[Stream] = [batches, labels, pool, *torchs]
-            history = train(network, terms, config, report, streams=streams, kept=file)
+            feed = Feed(rows, terms, replayable=not isinstance(trunk, ModuleTrunk))
+            history = train(network, feed, config, report, streams=streams, kept=file)
         history.require_finished()
         return _judge(network.eval())
 

@@ -5,21 +5,23 @@ from typing import Any
 
 import torch
 
+from gpn.core.batch import Batch
 from gpn.core.checkpoint import Kept, Where, kept
 from gpn.core.divergence import TrainingDiverged
 from gpn.core.networks import MLPTrunk
 from gpn.core.noise import learnt_noise_std
 from gpn.core.prior import MLPPrior
+from gpn.core.replay import Feed
 from gpn.core.spectral import spectral_axes
 from gpn.core.task import Task
-from gpn.core.train import Report, Terms, TrainConfig, train
+from gpn.core.train import Report, TrainConfig, train
 from gpn.core.types import Rng, as_generator, seeded
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.frozen import is_frozen, on_features, on_rows
-from gpn.methods.gpn.parts import assemble
+from gpn.methods.gpn.parts import Parts, assemble
 from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
 from gpn.methods.gpn.search import FEWEST_LABELS, Fit, chosen_beta
-from gpn.methods.gpn.setting import Setting
+from gpn.methods.gpn.setting import Setting, Shared
 from gpn.progress import progress_bar
 
 LARGEST = 1e6
@@ -59,8 +61,9 @@ def _fit(
     config: GPNConfig, task: Task, seeds: torch.Generator, report: Report, fit: Fit
 ) -> GPNPosterior:
     """Find what the configuration leaves open, then train."""
-    config, story = _learnt_settings(config, task, seeds, report, fit)
-    return fit(config, task, seeds, report, story)
+    shared = Shared()
+    config, story = _learnt_settings(config, task, seeds, report, partial(fit, shared=shared))
+    return fit(config, task, seeds, report, story, shared=shared.for_other_labels())
 
 
 def fit_resolved(
@@ -70,18 +73,16 @@ def fit_resolved(
     report: Report,
     story: dict[str, Any],
     file: Kept | None = None,
+    shared: Shared | None = None,
 ) -> GPNPosterior:
     """Train the variant that `config` fully names, on a task already on its device."""
     train_config, pool = config.train or TrainConfig(), task.required_pool("a GPN")
     parts_of = config.prior or MLPPrior(), config.trunk or MLPTrunk(), train_config
-    setting = Setting(config, *parts_of, task, pool, seeds, report, story, file)
+    setting = Setting(config, *parts_of, task, pool, seeds, report, story, file, shared or Shared())
     parts = assemble(setting)
     rng = as_generator(seeds, setting.device)
 
-    def terms() -> Terms:
-        return parts.objective.terms(parts.batches.next(rng), rng)
-
-    objective = parts.objective
+    objective, terms = parts.objective, step_of(parts, rng)
     try:
         with seeded(seeds) as torchs:
             streams = [rng, *parts.batches.labels.streams, *torchs]
@@ -93,6 +94,17 @@ def fit_resolved(
         raise
     setting.note_jitter(objective.added_jitter)
     return make_posterior(objective.generator, task.signature, config, story)
+
+
+def step_of(parts: Parts, rng: torch.Generator) -> Feed:
+    """One step: the next batch, and the objective's terms on it."""
+    objective = parts.objective
+    return Feed(
+        lambda: parts.batches.next(rng).tensors,
+        lambda *tensors: objective.terms(Batch(*tensors), rng),
+        [rng],
+        parts.replayable,
+    )
 
 
 def _check_size(task: Task) -> None:

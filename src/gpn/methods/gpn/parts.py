@@ -1,8 +1,7 @@
 """The parts of a GPN for one task, put together: an objective, and the batches that feed it."""
 
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -10,37 +9,34 @@ from torch import Tensor
 
 from gpn.core.anchors import SpectralAnchors, StoredAnchors, noise_directions
 from gpn.core.batch import Batch
+from gpn.core.chunks import by_parts, joined, rows_at_once
 from gpn.core.conditioned import Distil, condition
 from gpn.core.embedding import Embedding
 from gpn.core.generator import AffineGenerator, Generator
 from gpn.core.left_out import left_out_variance, posterior_variance
-from gpn.core.mixture import Learner, mixture_weights
-from gpn.core.networks import MLPTrunk, Trunk, fit_features
+from gpn.core.networks import MLPTrunk, ModuleTrunk, Trunk, fit_features
 from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
+from gpn.core.pool import TensorPool
+from gpn.core.prior import ModulePrior, Prior
 from gpn.core.relation import Independent, Joint, Relation
-from gpn.core.spectral import (
-    DrawnAxes,
-    SpectralAxes,
-    StretchedAxes,
-    drawn_kernel,
-    spectral_axes,
+from gpn.core.spectral import DrawnAxes, SpectralAxes, drawn_kernel
+from gpn.core.types import Inputs
+from gpn.methods.gpn.batches import Batches, fresh_batches, stored_batches
+from gpn.methods.gpn.ground import (
+    ground_of,
+    pool_weights,
+    reference_rows,
+    spectral_axes_of,
+    warn_if_low,
 )
-from gpn.core.types import Inputs, as_generator
-from gpn.methods.gpn.batches import Batches, fresh_batches, kept_rows, stored_batches
-from gpn.methods.gpn.density_ratio import network_ratio, tree_ratio
 from gpn.methods.gpn.posterior import build_generator
 from gpn.methods.gpn.setting import Setting
 
 MOST_JOINT_LABELS = 2000
+MOST_TABLE_NUMBERS = 2**28
+PRIOR_WIDTH = 512
 MOST_FEATURES = 2048
-ENOUGH_KEPT = 0.99999
-ENOUGH_KEPT_CLASSES = 0.998
 ENOUGH_FEATURES = 0.9999999
-LOW_KEPT = 0.5
-LABELS_PER_LANDMARKS = 4
-ROWS_TO_JUDGE = 1024
-TREE_FLOOR = 0.05
-NETWORK_FLOOR = 0.01
 
 
 Kernel = Callable[[Tensor, Tensor], Tensor]
@@ -48,23 +44,35 @@ Kernel = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Parts:
-    """What the loop needs: an objective, and batches."""
+    """What the loop needs: an objective, and batches; a user's own modules may do anything."""
 
     objective: Objective
     batches: Batches
+    own_modules: bool = False
+
+    @property
+    def replayable(self) -> bool:
+        return self.objective.replayable and not self.own_modules
 
 
 def assemble(setting: Setting) -> Parts:
     """The parts that the configuration names."""
     if setting.config.codes == "learnt":
-        return _stored(setting)
-    if setting.config.anchor == "conditioned":
-        return _conditioned(setting)
-    return _spectral(setting)
+        parts = _stored(setting)
+    elif setting.config.anchor == "conditioned":
+        parts = _conditioned(setting)
+    else:
+        parts = _spectral(setting)
+    own = isinstance(setting.trunk, ModuleTrunk) or isinstance(setting.prior, ModulePrior)
+    return replace(parts, own_modules=own)
 
 
 def _stored(setting: Setting) -> Parts:
-    """The paper's scheme: k prior networks, learnt codes, fresh pool rows at each step."""
+    """The paper's scheme: k prior networks, learnt codes.
+
+    Their values are looked up at stored pool rows, if the pool's table is small enough; else they
+    are computed at each step's fresh rows.
+    """
     config, task, seeds = setting.config, setting.task, setting.seeds
     prior = setting.prior.sample(task.input_shape, task.n_outputs, config.n_anchors, seeds)
     embedding = Embedding(config.n_anchors, config.code_dim, seeds)
@@ -74,24 +82,45 @@ def _stored(setting: Setting) -> Parts:
             config.n_anchors, *table.shape[1:], generator=seeds
         )
     moved = prior.to(setting.device, task.x_obs.dtype)
-    anchors = StoredAnchors(moved, embedding, config.code_noise, table)
+    rows = _rows_of_a_table(setting)
+    at_pool = None if rows is None else _prior_table(moved, rows, config.n_anchors)
+    anchors = StoredAnchors(moved, embedding, config.code_noise, table, at_pool)
     objective = MonteCarlo(
         _generator(setting, setting.trunk, config.code_dim),
         anchors,
         _relation(setting, None),
         one_per_row=config.pairing == "one",
     )
-    return Parts(objective.to(task.x_obs), fresh_batches(setting))
+    batches = fresh_batches(setting) if rows is None else stored_batches(setting, rows)
+    return Parts(objective.to(task.x_obs), batches)
+
+
+def _rows_of_a_table(setting: Setting) -> Inputs | None:
+    """All rows of the pool, if anchors there can be computed once and for all.
+
+    Not where augmentation changes rows, where the table would be too large, or where the training
+    is so short that it would be more work than the steps'.
+    """
+    pool, task = setting.pool, setting.task
+    lookup = isinstance(pool, TensorPool) and task.augment is None
+    if not lookup or setting.config.anchor != "independent":
+        return None
+    assert isinstance(pool, TensorPool)
+    numbers = setting.config.n_anchors * len(pool) * task.n_outputs
+    seen = setting.train.steps * setting.train.pool_batch
+    return pool.rows if numbers <= MOST_TABLE_NUMBERS and len(pool) <= seen else None
+
+
+@torch.no_grad()
+def _prior_table(prior: Prior, rows: Inputs, n_anchors: int) -> Float[Tensor, "k R o"]:
+    size = rows_at_once(n_anchors * PRIOR_WIDTH, rows.device)
+    return joined(by_parts(prior, rows, size), dim=1)
 
 
 def _spectral(setting: Setting) -> Parts:
     """Unlimited anchors along the prior's eigenfunctions; in closed form where g is affine."""
-    config, task = setting.config, setting.task
-    reference = _reference(setting)
-    enough = ENOUGH_KEPT_CLASSES if task.is_classification else ENOUGH_KEPT
-    axes = _axes(setting, reference, config.n_axes, enough)
-    if config.anchor == "independent":
-        axes = StretchedAxes(axes)
+    config, task, ground = setting.config, setting.task, ground_of(setting)
+    reference, axes = ground.reference, ground.axes
     most = config.noise_axes if config.target_noise else 0
     directions = noise_directions(len(task.x_obs), most, setting.seeds, task.x_obs)
     anchors = SpectralAnchors(
@@ -101,7 +130,7 @@ def _spectral(setting: Setting) -> Parts:
     trunk = _tuned(setting.trunk, reference, axes.n_axes)
     generator = _generator(setting, trunk, anchors.code_dim, reference)
     if isinstance(generator, AffineGenerator):
-        parts = generator, anchors, relation, axes(task.x_obs), axes(reference)
+        parts = generator, anchors, relation, axes(task.x_obs), ground.psi
         if task.is_classification:
             objective: Objective = ClosedFormClasses(
                 *parts, n_labels=len(task.x_obs), target_noise=bool(config.target_noise)
@@ -117,14 +146,14 @@ def _spectral(setting: Setting) -> Parts:
 def _conditioned(setting: Setting) -> Parts:
     """Prior functions conditioned on all labels in feature space, as targets everywhere."""
     config, task = setting.config, setting.task
-    reference = _reference(setting)
-    features = _axes(setting, reference, MOST_FEATURES, ENOUGH_FEATURES)
+    reference = reference_rows(setting)
+    features = spectral_axes_of(setting, reference, MOST_FEATURES, ENOUGH_FEATURES)
     psi = features(torch.cat([task.x_obs, reference]))
     psi_obs, psi_pool = psi.split([len(task.x_obs), len(reference)])
     given = condition(psi_obs, task.y_obs, psi_pool, _noise_std(setting), config.n_axes)
     setting.story["posterior_variance_kept"] = given.kept
     setting.note_jitter(given.added_jitter)
-    _warn_if_low("posterior's", given.kept, axes=config.n_axes)
+    warn_if_low("posterior's", given.kept, axes=config.n_axes)
     mean, axes = given.targets(psi)
     _note_left_out(setting, given.variance(psi_obs))
     trunk = _tuned(setting.trunk, reference, axes.shape[1])
@@ -150,7 +179,7 @@ def _generator(
     signature = setting.task.signature
     generator = build_generator(setting.config, signature, code_dim, setting.seeds, trunk)
     fit_features(
-        generator.features, lambda: _reference(setting) if reference is None else reference
+        generator.features, lambda: reference_rows(setting) if reference is None else reference
     )
     return generator
 
@@ -161,7 +190,7 @@ def _relation(
     config, task = setting.config, setting.task
     if config.anchor == "independent":
         assert config.beta is not None
-        return Independent(config.beta, _weights(setting, reference))
+        return Independent(config.beta, pool_weights(setting, reference))
     scale = 0.5 if task.is_classification else _noise_std(setting) ** 2
     _check_joint(setting)
     kernel = _kernel(setting, axes)
@@ -208,67 +237,6 @@ def _gram(
         return table[rows[:, None], rows[None, :]]
 
     return lookup
-
-
-def _weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R"] | None:
-    config = setting.config
-    if config.pool_weights != "mixture" or reference is None:
-        return None
-    given = mixture_weights(setting.task.x_obs, reference, *_ratio(setting), setting.seeds)
-    setting.story["pool_rows"], setting.story["pool_weights"] = reference, given.weights
-    setting.story["labeled_share"] = given.labeled_share
-    return given.weights
-
-
-def _ratio(setting: Setting) -> tuple[Learner, float]:
-    """Who tells labeled rows from pool rows, and the lowest weight that is left to them.
-
-    Trees for tables, where the two kinds overlap; a network, which is surer, for the rest.
-    """
-    if len(setting.task.input_shape) == 1:
-        return tree_ratio(setting.seeds), TREE_FLOOR
-    config = setting.train.replace(steps=max(200, setting.train.steps // 10), weight_decay=0.05)
-    how = setting.seeds, setting.report, setting.file
-    return network_ratio(setting.trunk, config, *how), NETWORK_FLOOR
-
-
-def _axes(setting: Setting, reference: Inputs, most: int, enough: float) -> SpectralAxes:
-    """As many spectral axes as hold the share `enough` of the prior's variance, at most `most`."""
-    config, outputs = setting.config, setting.task.n_outputs
-    landmarks = _landmarks(setting, reference)
-    axes = spectral_axes(setting.prior, landmarks, outputs, most, enough, setting.seeds)
-    kept = setting.story["prior_variance_kept"] = _kept(axes, reference[config.reference_rows :])
-    _warn_if_low("prior's", kept, axes=axes.n_axes)
-    return axes
-
-
-def _kept(axes: SpectralAxes, others: Inputs) -> float:
-    """The share of the prior's variance that the axes hold, at pool rows that did not make them."""
-    some = others[:ROWS_TO_JUDGE]
-    if len(some) == 0:
-        return axes.kept
-    return float(axes(some).square().sum() / axes.variance(some).sum())
-
-
-def _landmarks(setting: Setting, reference: Inputs) -> Float[Tensor, "L *d"]:
-    """Pool rows, and labels beside them: a pool need not reach as far as the labels do."""
-    x_obs, most = setting.task.x_obs, setting.config.reference_rows
-    order = torch.randperm(len(x_obs), generator=setting.seeds)[: most // LABELS_PER_LANDMARKS]
-    return torch.cat([reference[:most], x_obs[order.to(x_obs.device)]])
-
-
-def _warn_if_low(whose: str, kept: float, axes: int) -> None:
-    if kept < LOW_KEPT:
-        warnings.warn(
-            f"the {axes} code axes should hold most of the {whose} variance on the pool, they "
-            f"hold {kept:.0%}; raise n_axes, or expect draws that are too smooth.",
-            stacklevel=5,
-        )
-
-
-def _reference(setting: Setting) -> Inputs:
-    rng = as_generator(setting.seeds, setting.device)
-    return kept_rows(setting.config, setting.task, setting.pool, rng)
 
 
 def _noise_std(setting: Setting) -> float:

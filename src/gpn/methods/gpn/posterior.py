@@ -1,12 +1,14 @@
 """What a fitted GPN is: functions x → g(x, z), z ~ N(0, I)."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gpn.core.chunks import joined
 from gpn.core.gaussian import GaussianPosterior
 from gpn.core.generator import AffineGenerator, Columns, ConcatGenerator, Generator
 from gpn.core.networks import MLPTrunk, Trunk
@@ -14,6 +16,8 @@ from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature
 from gpn.core.types import Outputs, Rng, as_generator, normal
 from gpn.methods.gpn.config import GPNConfig
+
+T = TypeVar("T")
 
 
 class GPNPosterior(Posterior):
@@ -100,11 +104,10 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
 
     generator: AffineGenerator
 
-    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        return torch.cat([columns[0] for columns in self._columns(x)])
-
-    def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        return torch.cat([columns[1:].square().sum(0) for columns in self._columns(x)])
+    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
+        """b(x), and the row sums of A(x)²."""
+        parts = self._columns(x, lambda columns: (columns[0], columns[1:].square().sum(0)))
+        return joined([mean for mean, _ in parts]), joined([variance for _, variance in parts])
 
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
         root = self.covariance_root(x)
@@ -114,10 +117,13 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
         self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0
     ) -> Float[Tensor, "o s n"]:
         """A(x) itself, one line per code axis."""
-        slopes = torch.cat([columns[1:] for columns in self._columns(x)], dim=1)
+        slopes = joined(self._columns(x, lambda columns: columns[1:]), dim=1)
         return slopes.permute(2, 0, 1)
 
     @torch.no_grad()
-    def _columns(self, x: Any) -> list[Columns]:
-        rows = self._rows(x)
-        return [self.generator.columns(part) for part in self._split(rows, self.generator.code_dim)]
+    def _columns(self, x: Any, take: Callable[[Columns], T]) -> list[T]:
+        """What is wanted of the columns at each part of the rows."""
+        columns = self.generator.columns
+        return self._parts(
+            lambda part: take(columns(part)), self._rows(x), self.generator.n_columns
+        )

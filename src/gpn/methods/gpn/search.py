@@ -16,7 +16,7 @@ BETAS = (0.03, 0.1, 0.3, 1.0)
 USUAL_BETA = 0.1
 FEWEST_LABELS = 10
 HELD_OUT = 0.15
-Fit = Callable[[GPNConfig, Task, torch.Generator, Report, dict[str, Any]], GPNPosterior]
+Fit = Callable[..., GPNPosterior]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _target_trial(
     beta: float, posterior: GPNPosterior, rest: Task, noise_std: float | None
 ) -> Trial:
     """Gaussian log score with variance Var[g] + σ_ε², σ_ε from the residuals unless given."""
-    mean, variance = posterior.mean(rest.x_obs), posterior.variance(rest.x_obs)
+    mean, variance = posterior.moments(rest.x_obs)
     squared = (rest.y_obs - mean).square()
     if noise_std is None:
         excess = float((squared - variance).mean())

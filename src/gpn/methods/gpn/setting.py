@@ -4,14 +4,41 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from gpn.core.checkpoint import Kept
+from gpn.core.mixture import MixtureWeights
 from gpn.core.networks import Trunk
 from gpn.core.pool import Pool
 from gpn.core.prior import PriorSpec
+from gpn.core.spectral import SpectralAxes
 from gpn.core.task import Task
 from gpn.core.train import Report, TrainConfig
+from gpn.core.types import Inputs
 from gpn.methods.gpn.config import GPNConfig
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Stored pool rows, the prior's axes with their values there, and the variance they keep."""
+
+    reference: Inputs
+    axes: SpectralAxes
+    psi: Float[Tensor, "R r"]
+    kept: float
+
+
+@dataclass
+class Shared:
+    """What several fits on the same rows need not find anew."""
+
+    ground: Ground | None = None
+    weights: MixtureWeights | None = None
+
+    def for_other_labels(self) -> "Shared":
+        """Without what hangs on which rows have labels."""
+        return Shared(self.ground)
 
 
 @dataclass(frozen=True)
@@ -28,6 +55,7 @@ class Setting:
     report: Report
     story: dict[str, Any] = field(default_factory=dict)
     file: Kept | None = None
+    shared: Shared = field(default_factory=Shared)
 
     def note_jitter(self, added: float) -> None:
         """Remember what a Cholesky factor took beyond the jitter asked for, if it did."""

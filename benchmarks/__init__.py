@@ -1,0 +1,1 @@
+"""How fast it is: ratios of two things that are measured in turn in one process."""

@@ -1,0 +1,23 @@
+"""Every benchmark by name: a function of the place that gives its rows one after the other."""
+
+from collections.abc import Callable, Iterator
+
+from benchmarks.axis import ensemble_axis
+from benchmarks.fits import six_seconds, superconductor_cpu
+from benchmarks.harness import Row
+from benchmarks.peers import peers
+from benchmarks.place import Place
+from benchmarks.sampling import draws, moments
+from benchmarks.training import gpn_against_ensemble, gpn_against_labels, profile
+
+BENCHMARKS: dict[str, Callable[[Place], Iterator[Row]]] = {
+    "draws": draws,
+    "moments": moments,
+    "training": gpn_against_labels,
+    "ensemble": gpn_against_ensemble,
+    "ensemble_axis": ensemble_axis,
+    "six_seconds": six_seconds,
+    "superconductor_cpu": superconductor_cpu,
+    "peers": peers,
+    "profile": profile,
+}

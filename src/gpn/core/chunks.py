@@ -1,0 +1,56 @@
+"""Work on many rows in parts that fit the memory at hand."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from gpn.core.types import Inputs
+
+NUMBERS_AT_ONCE = 4_000_000
+NUMBERS_AT_ONCE_ON_A_GPU = 2**27
+BYTES_PER_NUMBER = 32  # a number in double precision, and copies of it on its way
+T = TypeVar("T")
+
+
+def rows_at_once(numbers_per_row: int, device: torch.device) -> int:
+    """How many rows to begin with, if each makes that many numbers.
+
+    A few million numbers keep a processor's caches warm; a GPU wants more to do at a time, as
+    much as is free.
+    """
+    most = NUMBERS_AT_ONCE
+    if device.type == "cuda":
+        most = min(NUMBERS_AT_ONCE_ON_A_GPU, free_bytes(device) // BYTES_PER_NUMBER)
+    return max(1, most // numbers_per_row)
+
+
+def free_bytes(device: torch.device) -> int:
+    """What the GPU has left, and what torch holds of it without using it."""
+    free, _ = torch.cuda.mem_get_info(device)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return free + unused
+
+
+def by_parts(compute: Callable[[Inputs], T], rows: Inputs, size: int) -> list[T]:
+    """`compute` on rows of `size` at a time; where memory runs out, on half as many from there on.
+
+    Rows of no number are one part.
+    """
+    done: list[T] = []
+    start = 0
+    while start < len(rows) or not done:
+        try:
+            done.append(compute(rows[start : start + size]))
+            start += size
+        except torch.OutOfMemoryError:
+            if size == 1:
+                raise
+            size = min(size, len(rows)) // 2 or 1
+    return done
+
+
+def joined(parts: list[Tensor], dim: int = 0) -> Tensor:
+    """All parts as one tensor; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)

@@ -1,0 +1,110 @@
+"""What a fit stands on before anything is trained: pool rows, the prior's axes, weights.
+
+None of it hangs on β, so that all trials of a search share it; axes and their table hang on the
+labels' rows hardly at all, and the fit that follows the search takes them over.
+"""
+
+import warnings
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gpn.core.mixture import Learner, mixture_weights
+from gpn.core.spectral import SpectralAxes, StretchedAxes, spectral_axes
+from gpn.core.types import Inputs, as_generator
+from gpn.methods.gpn.batches import kept_rows
+from gpn.methods.gpn.density_ratio import network_ratio, tree_ratio
+from gpn.methods.gpn.setting import Ground, Setting
+
+ENOUGH_KEPT = 0.99999
+ENOUGH_KEPT_CLASSES = 0.998
+LOW_KEPT = 0.5
+LABELS_PER_LANDMARKS = 4
+ROWS_TO_JUDGE = 1024
+TREE_FLOOR = 0.05
+NETWORK_FLOOR = 0.01
+
+
+def ground_of(setting: Setting) -> Ground:
+    """Pool rows with the spectral axes there: found once, for this fit and those that share."""
+    if setting.shared.ground is None:
+        setting.shared.ground = _ground(setting)
+    setting.story["prior_variance_kept"] = setting.shared.ground.kept
+    return setting.shared.ground
+
+
+def _ground(setting: Setting) -> Ground:
+    reference = reference_rows(setting)
+    enough = ENOUGH_KEPT_CLASSES if setting.task.is_classification else ENOUGH_KEPT
+    axes = spectral_axes_of(setting, reference, setting.config.n_axes, enough)
+    kept = setting.story["prior_variance_kept"]
+    if setting.config.anchor == "independent":
+        axes = StretchedAxes(axes)
+    return Ground(reference, axes, axes(reference), kept)
+
+
+def pool_weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R"] | None:
+    """One weight per pool row, where the configuration asks for them; the same for all trials."""
+    if setting.config.pool_weights != "mixture" or reference is None:
+        return None
+    given = setting.shared.weights
+    if given is None:
+        learner = _ratio(setting)
+        given = mixture_weights(setting.task.x_obs, reference, *learner, setting.seeds)
+        setting.shared.weights = given
+    setting.story["pool_rows"], setting.story["pool_weights"] = reference, given.weights
+    setting.story["labeled_share"] = given.labeled_share
+    return given.weights
+
+
+def _ratio(setting: Setting) -> tuple[Learner, float]:
+    """Who tells labeled rows from pool rows, and the lowest weight that is left to them.
+
+    Trees for tables, where the two kinds overlap; a network, which is surer, for the rest.
+    """
+    if len(setting.task.input_shape) == 1:
+        return tree_ratio(setting.seeds), TREE_FLOOR
+    config = setting.train.replace(steps=max(200, setting.train.steps // 10), weight_decay=0.05)
+    how = setting.seeds, setting.report, setting.file
+    return network_ratio(setting.trunk, config, *how), NETWORK_FLOOR
+
+
+def spectral_axes_of(setting: Setting, reference: Inputs, most: int, enough: float) -> SpectralAxes:
+    """As many spectral axes as hold the share `enough` of the prior's variance, at most `most`."""
+    config, outputs = setting.config, setting.task.n_outputs
+    landmarks = _landmarks(setting, reference)
+    axes = spectral_axes(setting.prior, landmarks, outputs, most, enough, setting.seeds)
+    kept = setting.story["prior_variance_kept"] = _kept(axes, reference[config.reference_rows :])
+    warn_if_low("prior's", kept, axes=axes.n_axes)
+    return axes
+
+
+def _kept(axes: SpectralAxes, others: Inputs) -> float:
+    """The share of the prior's variance that the axes hold, at pool rows that did not make them."""
+    some = others[:ROWS_TO_JUDGE]
+    if len(some) == 0:
+        return axes.kept
+    return float(axes(some).square().sum() / axes.variance(some).sum())
+
+
+def _landmarks(setting: Setting, reference: Inputs) -> Float[Tensor, "L *d"]:
+    """Pool rows, and labels beside them: a pool need not reach as far as the labels do."""
+    x_obs, most = setting.task.x_obs, setting.config.reference_rows
+    order = torch.randperm(len(x_obs), generator=setting.seeds)[: most // LABELS_PER_LANDMARKS]
+    return torch.cat([reference[:most], x_obs[order.to(x_obs.device)]])
+
+
+def warn_if_low(whose: str, kept: float, axes: int) -> None:
+    if kept < LOW_KEPT:
+        warnings.warn(
+            f"the {axes} code axes should hold most of the {whose} variance on the pool, they "
+            f"hold {kept:.0%}; raise n_axes, or expect draws that are too smooth.",
+            stacklevel=5,
+        )
+
+
+def reference_rows(setting: Setting) -> Inputs:
+    """The pool rows that this fit keeps."""
+    rng = as_generator(setting.seeds, setting.device)
+    return kept_rows(setting.config, setting.task, setting.pool, rng)

@@ -1,0 +1,80 @@
+"""Parts of rows: nothing is lost or done twice, also where memory runs out on the way."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import gpn
+from gpn.core import chunks
+from gpn.core.chunks import by_parts, joined, rows_at_once
+
+ROWS = torch.arange(23.0)[:, None]
+
+
+class Small:
+    """A device with room for `most` rows at a time."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.sizes: list[int] = []
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if len(rows) > self.most:
+            raise torch.OutOfMemoryError("too many rows")
+        self.sizes.append(len(rows))
+        return 2 * rows
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 22, 23, 100])
+@pytest.mark.parametrize("size", [1, 4, 23, 10**9])
+def test_all_rows_in_order_whatever_fits(most: int, size: int) -> None:
+    device = Small(most)
+    assert torch.equal(joined(by_parts(device, ROWS, size)), 2 * ROWS)
+    assert sum(device.sizes) == len(ROWS)
+    if most < min(size, 23):
+        assert max(device.sizes) > most / 3, "no smaller than needed"
+
+
+def test_one_row_that_does_not_fit_is_an_error() -> None:
+    with pytest.raises(torch.OutOfMemoryError, match="too many"):
+        by_parts(Small(0), ROWS, 8)
+
+
+def test_no_rows_are_one_part() -> None:
+    assert joined(by_parts(Small(5), ROWS[:0], 4)).shape == (0, 1)
+
+
+def test_a_single_part_is_not_copied() -> None:
+    assert joined([ROWS]) is ROWS
+
+
+def test_a_gpu_takes_what_it_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    monkeypatch.setattr(chunks, "free_bytes", lambda device: 32 * 64_000)
+    assert rows_at_once(640, gpu) == 100
+    monkeypatch.setattr(chunks, "free_bytes", lambda device: 10**12)
+    assert rows_at_once(640, gpu) == 2**27 // 640
+    assert rows_at_once(640, cpu) == 6250
+    assert rows_at_once(10**9, cpu) == 1
+
+
+@pytest.mark.parametrize("generator", ["affine", "concat"])
+def test_draws_go_on_where_memory_runs_out(
+    generator: str, quick: gpn.GPNConfig, line: gpn.Task
+) -> None:
+    """The same functions at the same rows, a few rows at a time."""
+    config = quick.replace(generator=generator, train=quick.train.replace(steps=3))
+    posterior = gpn.GPN(config).fit(line, rng=0)
+    x = torch.linspace(-2, 2, 50)[:, None].to(posterior.dtype)
+    whole, moments = posterior.sample(x, 7, rng=1), posterior.moments(x, 50)
+    seen: list[int] = []
+
+    def short_of_memory(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        seen.append(len(inputs[0]))
+        if seen[-1] > 8:
+            raise torch.OutOfMemoryError("no room")
+
+    posterior.generator.features.register_forward_pre_hook(short_of_memory)
+    torch.testing.assert_close(posterior.sample(x, 7, rng=1), whole)
+    torch.testing.assert_close(posterior.moments(x, 50), moments)
+    assert {50, 25, 12, 6} <= set(seen)
