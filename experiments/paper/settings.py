@@ -81,8 +81,8 @@ TABLE = Plan(
     _table(128),
     TrainConfig(steps=6000, learning_rate=1e-3, weight_decay=0.01, precision="tf32"),
     seeds=5,
-    betas=(0.1, 0.3, 0.5, 0.7, 0.9),
-    decay=0.3,
+    betas=(0.1, 0.2, 0.4, 0.6, 0.8),
+    decay=0.6,
     extras={"dropout": 0.15, "ramps": 16},
     longer=("ensemble-or", "gpn-paper", "gpn"),
 )

@@ -116,7 +116,7 @@ def images() -> gpn.Task:
     return gpn.Task(x, (x.mean((1, 2, 3)) > 0).long(), pool=some(60, 1, 8, 8), n_classes=2)
 
 
-def test_a_third_of_the_pool_is_made_up_for_images_and_a_fifth_for_tables() -> None:
+def test_a_third_of_the_pool_is_made_up_for_images() -> None:
     train = gpn.TrainConfig(steps=3)
     config = gpn.GPNConfig(trunk=gpn.ConvTrunk(channels=(2,), widths=(8,)), train=train, beta=0.1)
     fitted = gpn.GPN(config).fit(images(), rng=0)
@@ -124,11 +124,35 @@ def test_a_third_of_the_pool_is_made_up_for_images_and_a_fifth_for_tables() -> N
     assert len(fitted.report["pool_rows"]) == 90
     without = gpn.GPN(config.replace(made_up=0.0)).fit(images(), rng=0)
     assert len(without.report["pool_rows"]) == 60
-    x = some(80, 12)
-    table = gpn.Task(x, x[:, :1], pool=x)
-    assert gpn.GPNConfig(beta=0.1).resolved(table).made_up == pytest.approx(0.2)
-    assert gpn.GPNConfig().resolved(table).made_up == 0, "conditioned anchors have none"
-    assert gpn.GPNConfig.paper().resolved(table).made_up == 0
+
+
+def table_with(share: float) -> gpn.Task:
+    """150 rows of a law with twelve columns, and a pool of it with a share of strangers."""
+    x, known, strange = some(150, 12), some(200, 12), some(200, 12) + 8.0
+    n = round(200 * share)
+    return gpn.Task(x, x[:, :1], pool=torch.cat([known[n:], strange[:n]]))
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 40, 90), (0.1, 10, 60), (0.5, 0, 0)])
+def test_tables_get_the_strangers_that_their_pool_lacks(
+    share: float, least: int, most: int
+) -> None:
+    config = gpn.GPNConfig(
+        beta=0.1, trunk=gpn.MLPTrunk(widths=(8,)), train=gpn.TrainConfig(steps=2)
+    )
+    report = gpn.GPN(config).fit(table_with(share), rng=0).report
+    assert least <= report.get("made_up_rows", 0) <= most
+    assert (
+        len(report["pool_rows"])
+        == len(report["pool_weights"])
+        == 200 + report.get("made_up_rows", 0)
+    )
+
+
+def test_only_independent_anchors_have_made_up_strangers() -> None:
+    assert gpn.GPNConfig(beta=0.1).resolved(table_with(0.5)).made_up is None, "as many as it lacks"
+    assert gpn.GPNConfig().resolved(table_with(0.5)).made_up == 0, "conditioned anchors have none"
+    assert gpn.GPNConfig.paper().resolved(table_with(0.5)).made_up == 0
 
 
 @pytest.mark.slow

@@ -192,7 +192,7 @@ def test_trials_share_what_does_not_hang_on_beta(monkeypatch: pytest.MonkeyPatch
     for name in counts:
         monkeypatch.setattr(ground, name, counted(name))
     posterior = fit(targets(30, 2), anchor="independent")
-    assert counts == {"spectral_axes": 1, "mixture_weights": 2}
+    assert counts == {"spectral_axes": 1, "mixture_weights": 3}, "once to count strangers"
     assert len(posterior.report["beta_search"]) == len(BETAS)
     assert posterior.report["prior_variance_kept"] > 0.5
     assert len(posterior.report["pool_weights"]) == len(posterior.report["pool_rows"])

@@ -26,8 +26,7 @@ JOINT_DIMENSIONS = 10
 FEW_CLASSES = 4
 # In a wide table, conditioned anchors predict and detect better up to about a thousand labels.
 WIDE_CONDITIONED_LABELS = 1000
-# Strangers that nobody gave: on a table more of them make the rest of the pool too rare.
-MADE_UP = {1: 0.2, 3: 1 / 3}
+MADE_UP = 1 / 3
 RAMPS = 16
 
 
@@ -56,7 +55,8 @@ class GPNConfig(Config):
         "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
     made_up
         Share of the pool that is made up, from labeled rows (`core/strangers.py`), for
-        independent anchors with spectral codes; None is a fifth for tables, a third for images.
+        independent anchors with spectral codes. None is a third for images, and for tables what
+        the pool lacks: none where about a third of its rows are unlike the labeled ones.
     n_axes, noise_axes
         Most function axes per output (spectral codes), and most noise axes.
     n_anchors, code_dim, code_noise
@@ -169,17 +169,17 @@ class GPNConfig(Config):
             train=self._train(task, anchor) if self.train is None else self.train,
         )
 
-    def _made_up(self, task: Task, anchor: str) -> float:
-        possible = len(task.input_shape) in MADE_UP and self._detects(anchor)
+    def _made_up(self, task: Task, anchor: str) -> float | None:
+        possible = len(task.input_shape) in (1, 3) and self._detects(anchor)
         if self.made_up and not possible:
             raise ValueError(
                 "strangers can be made up for tables and images, with independent anchors and "
                 f"spectral codes, got rows of shape {task.input_shape}, {anchor=} and "
                 f"codes={self.codes!r}; use made_up=0."
             )
-        if self.made_up is not None:
-            return self.made_up
-        return MADE_UP[len(task.input_shape)] if possible else 0.0
+        if self.made_up is not None or not possible:
+            return self.made_up or 0.0
+        return MADE_UP if len(task.input_shape) == 3 else None
 
     def _prior(self, task: Task, anchor: str) -> PriorSpec:
         """The paper's, or half as high where strangers in a wide table are to be told apart."""

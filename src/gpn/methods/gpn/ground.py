@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gpn.core.mixture import Learner, mixture_weights
 from gpn.core.spectral import SpectralAxes, StretchedAxes, spectral_axes
+from gpn.core.strangers import made_up
 from gpn.core.types import Inputs, as_generator
 from gpn.methods.gpn.batches import kept_rows
 from gpn.methods.gpn.density_ratio import network_ratio, tree_ratio
@@ -20,6 +21,7 @@ from gpn.methods.gpn.setting import Ground, Setting
 ENOUGH_KEPT = 0.99999
 ENOUGH_KEPT_CLASSES = 0.998
 LOW_KEPT = 0.5
+ENOUGH_STRANGERS = 0.3
 LABELS_PER_LANDMARKS = 4
 ROWS_TO_JUDGE = 1024
 TREE_FLOOR = 0.05
@@ -35,13 +37,30 @@ def ground_of(setting: Setting) -> Ground:
 
 
 def _ground(setting: Setting) -> Ground:
-    reference = reference_rows(setting)
+    reference = _with_strangers(setting, reference_rows(setting))
     enough = ENOUGH_KEPT_CLASSES if setting.task.is_classification else ENOUGH_KEPT
     axes = spectral_axes_of(setting, reference, setting.config.n_axes, enough)
     kept = setting.story["prior_variance_kept"]
     if setting.config.anchor == "independent":
         axes = StretchedAxes(axes)
     return Ground(reference, axes, axes(reference), kept)
+
+
+def _with_strangers(setting: Setting, reference: Inputs) -> Tensor:
+    """The rows, and where too few of them are unlike the labeled ones, m made-up ones beside them.
+
+    With a share s of strangers among R rows, (s R + m) / (R + m) = ENOUGH_STRANGERS.
+    """
+    if setting.config.made_up is not None:
+        return reference
+    weights = pool_weights(setting, reference)
+    if weights is None or (lacking := ENOUGH_STRANGERS - float(weights.mean())) <= 0:
+        return reference
+    count = round(lacking / (1 - ENOUGH_STRANGERS) * len(reference))
+    setting.shared.weights = None  # those of the longer pool are to be found
+    setting.story["made_up_rows"] = count
+    rng = as_generator(setting.seeds, setting.device)
+    return torch.cat([reference, made_up(setting.task.x_obs, count, rng)])
 
 
 def pool_weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R"] | None:
