@@ -17,7 +17,7 @@ BENCHMARKS: dict[str, Callable[[Place], Iterator[Row]]] = {
     "ensemble": gpn_against_ensemble,
     "ensemble_axis": ensemble_axis,
     "six_seconds": six_seconds,
-    "superconductor_cpu": superconductor_cpu,
     "peers": peers,
     "profile": profile,
+    "superconductor_cpu": superconductor_cpu,
 }

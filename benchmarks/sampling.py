@@ -13,7 +13,7 @@ from gpn import GPN, GPNConfig
 from gpn.methods.gpn.posterior import GPNPosterior
 
 DRAWS, REPEATS, QUICK_REPEATS, WARM_UPS = 100, 30, 2, 5
-PRECISIONS = {"high": "TF32", "highest": "float32"}
+PRECISIONS = {"high": "TF32", "highest": "torch's own precision"}
 FIT_STEPS = 200
 
 

@@ -16,7 +16,7 @@ from gpn.core.chunks import by_parts, joined, rows_at_once
 from gpn.core.pool import check_finite
 from gpn.core.shapes import require_count, require_level
 from gpn.core.task import Signature, as_tensor
-from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
+from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, laid_out, normal
 
 FunctionBatch = Callable[[Inputs], Draws]
 T = TypeVar("T")
@@ -169,7 +169,7 @@ class Posterior(ABC):
             )
         if not bool(rows.sum().isfinite()):  # one quick look first
             check_finite(rows, "x")
-        return rows
+        return laid_out(rows)
 
     def _parts(self, compute: Callable[[Inputs], T], rows: Inputs, n: int) -> list[T]:
         """`compute`, which makes `n` functions' values, on as many rows at a time as fit."""

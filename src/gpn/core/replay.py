@@ -46,6 +46,10 @@ class Replay:
     def __call__(self) -> Result:
         """The names of the terms, and their values once the gradients are known."""
         rows = self.feed.rows()
+        with torch.cuda.device_of(rows[0]):
+            return self._step(rows)
+
+    def _step(self, rows: Rows) -> Result:
         self.steps += 1
         if self.steps <= WARM_UP:
             return aside(lambda: self._slopes_at(rows))

@@ -11,7 +11,7 @@ from gpn.core.pool import Pool, TensorPool
 from gpn.core.strangers import made_up
 from gpn.core.task import Task
 from gpn.core.train import LabelBatches
-from gpn.core.types import Inputs, as_generator
+from gpn.core.types import Inputs, as_generator, laid_out
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.setting import Setting
 
@@ -72,7 +72,7 @@ def stored_batches(setting: Setting, stored: Inputs) -> Batches:
 def _batch(
     task: Task, rows: Tensor, x_pool: Inputs, pool_rows: Tensor | None, rng: torch.Generator
 ) -> Batch:
-    x = task.varied(torch.cat([task.x_obs[rows], x_pool]), rng)
+    x = laid_out(task.varied(torch.cat([task.x_obs[rows], x_pool]), rng))
     x_obs, x_pool = x.split([len(rows), len(x_pool)])
     return Batch(x_obs, task.y_obs[rows], rows, x_pool, pool_rows)
 

@@ -12,7 +12,7 @@ from gpn.core.mixture import Learner, LogRatio
 from gpn.core.networks import ModuleTrunk, Trunk, fit_features
 from gpn.core.replay import Feed
 from gpn.core.train import LabelBatches, Report, Stream, Terms, TrainConfig, train
-from gpn.core.types import Inputs, as_generator, seeded
+from gpn.core.types import Inputs, as_generator, laid_out, seeded
 
 TREES = 200
 LEAF = 5
@@ -72,7 +72,7 @@ def network_ratio(
             return x_obs[labels.next()], x_pool[pool.next()]
 
         def terms(ours: Tensor, theirs: Tensor) -> Terms:
-            logits = network.columns(torch.cat([ours, theirs]))[0, :, 0]
+            logits = network.columns(laid_out(torch.cat([ours, theirs])))[0, :, 0]
             on_obs, on_pool = logits.split([len(ours), len(theirs)])
             obs_loss = functional.softplus(-on_obs).mean()
             return {"labeled": obs_loss, "pool": functional.softplus(on_pool).mean()}

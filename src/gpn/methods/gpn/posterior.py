@@ -58,6 +58,11 @@ class GPNPosterior(Posterior):
         return make_posterior(generator, signature, config, {})
 
 
+def _squared(slopes: Columns) -> Outputs:
+    """Σ_c A_c(x)², in one reading of A."""
+    return torch.linalg.vector_norm(slopes, dim=0).square()
+
+
 def build_generator(
     config: GPNConfig,
     signature: Signature,
@@ -106,7 +111,7 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
 
     def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
         """b(x), and the row sums of A(x)²."""
-        parts = self._columns(x, lambda columns: (columns[0], columns[1:].square().sum(0)))
+        parts = self._columns(x, lambda columns: (columns[0], _squared(columns[1:])))
         return joined([mean for mean, _ in parts]), joined([variance for _, variance in parts])
 
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
