@@ -173,7 +173,7 @@ class Posterior(ABC):
 
     def _parts(self, compute: Callable[[Inputs], T], rows: Inputs, n: int) -> list[T]:
         """`compute`, which makes `n` functions' values, on as many rows at a time as fit."""
-        size = rows_at_once(max(1, n) * max(self.n_outputs, 64), self.device)
+        size = rows_at_once(max(1, n) * max(self.n_outputs, 64), self.device, len(rows))
         return by_parts(compute, rows, size)
 
     def _batches(self, n: int, rng: Rng) -> Iterator[tuple[int, FunctionBatch]]:

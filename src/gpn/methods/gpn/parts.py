@@ -113,7 +113,7 @@ def _rows_of_a_table(setting: Setting) -> Inputs | None:
 
 @torch.no_grad()
 def _prior_table(prior: Prior, rows: Inputs, n_anchors: int) -> Float[Tensor, "k R o"]:
-    size = rows_at_once(n_anchors * PRIOR_WIDTH, rows.device)
+    size = rows_at_once(n_anchors * PRIOR_WIDTH, rows.device, len(rows))
     return joined(by_parts(prior, rows, size), dim=1)
 
 
