@@ -127,15 +127,17 @@ def _svgp_model(gpytorch: Any, x: Tensor, place: Place) -> Any:
 def _laplace(place: Place) -> Peer:
     """Last-layer Laplace (Daxberger et al. 2021): functions are draws of the last layer."""
     laplace = importlib.import_module("laplace")
-    network = _fitted_network(place, 0)
+    network = _fitted_network(place, 0).requires_grad_(False)  # noqa: FBT003
+    network[-1].requires_grad_(True)  # noqa: FBT003, what is not free it would sample too
     task = place.split("superconductor").task
     data = torch.utils.data.TensorDataset(task.x_obs, task.y_obs)
     loader = torch.utils.data.DataLoader(data, batch_size=256)
     law = laplace.Laplace(
         network, "regression", subset_of_weights="last_layer", hessian_structure="full"
     )
-    law.fit(loader)
-    law.optimize_prior_precision()
+    with place.device:  # its curvature makes tensors where torch's default is
+        law.fit(loader)
+        law.optimize_prior_precision()
     return Peer(
         lambda rows: law.functional_samples(rows, pred_type="nn", n_samples=DRAWS)[..., 0],
         lambda rows: law(rows)[1].reshape(len(rows)),

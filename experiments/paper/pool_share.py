@@ -2,7 +2,7 @@
 
 Strangers make up 50, 10, 1 and 0 % of a pool whose other rows are the labeled ones; "none" is a
 pool made up from the labels alone: uniform over each feature's range. Settings are those that the
-main protocol chose, and all fits take as many steps, a quarter of its shorter ones. Writes `results/<task>/pool-share.json`.
+main protocol chose, and fits take a quarter of its steps. Writes `results/<task>/pool-share.json`.
 """
 
 import json
@@ -45,8 +45,7 @@ def _row(task: str, method: str, share: str, seed: int, place: Place, say: Say) 
     if path.exists() and where.items() <= (row := json.loads(path.read_text())).items():
         return row
     split = with_share(place.split(task, seed).merged(), SHARES[share], seed)
-    steps = STEPS / 2 if method in place.plan(task).longer else STEPS
-    built = place.method(task, method, chosen, steps)
+    built = place.method(task, method, chosen, STEPS)
     posterior, run = fit(split, built, seed, place)
     metrics = judged(posterior, split, method)
     say(f"{task} {method} seed {seed}: strangers {share:5s} ood_auc {metrics['ood_auc']:.4f}")

