@@ -22,6 +22,7 @@ from gpn.estimators import GPNClassifier, GPNRegressor, PosteriorClassifier, Pos
 from gpn.methods.gpn import GPNConfig
 from gpn.model_facts import (
     LONGEST_CLASS,
+    calibration_of,
     check_facts,
     checked_scale,
     classes_of,
@@ -81,6 +82,8 @@ def _fitted(facts: dict[str, Any], posterior: Posterior, tensors: Mapping[str, T
     shape = signature.input_shape if len(signature.input_shape) == 1 else ()
     model.x_scale_ = _scale("x_scale_", tensors, shape)
     model.reference_scores_ = scores_of(tensors, f"{PREFIX}reference_scores")
+    outputs = 1 if signature.is_classification else signature.n_outputs
+    model.calibration_scores_ = calibration_of(tensors.get(f"{PREFIX}calibration"), outputs)
     return model
 
 
@@ -130,6 +133,8 @@ def _dtype(classes: Any) -> str:
 
 def _arrays(model: Any) -> dict[str, Tensor]:
     arrays = {"reference_scores": model.reference_scores_}
+    if model.calibration_scores_ is not None:
+        arrays["calibration"] = model.calibration_scores_
     for name in SCALES:
         if (scale := getattr(model, name, None)) is not None:
             arrays |= {f"{name}shift": scale.shift, f"{name}scale": scale.scale}
