@@ -52,8 +52,9 @@ def save_model(
     posterior: Saveable = model.posterior_
     saved = as_saved(posterior, path)
     header = {**saved.header, "estimator": json.dumps({**_facts(model), **more})}
-    others = {f"{PREFIX}{name}": torch.tensor(array) for name, array in (arrays or {}).items()}
-    write(replace(saved, header=header, tensors={**saved.tensors, **_arrays(model), **others}))
+    own = {**_arrays(model), **(arrays or {})}
+    tensors = {f"{PREFIX}{name}": torch.tensor(array).contiguous() for name, array in own.items()}
+    write(replace(saved, header=header, tensors={**saved.tensors, **tensors}))
 
 
 def load_model(saved: Saved, device: torch.device) -> Any:
@@ -131,14 +132,14 @@ def _dtype(classes: Any) -> str:
     return "object" if classes.dtype.kind == "O" else classes.dtype.str
 
 
-def _arrays(model: Any) -> dict[str, Tensor]:
+def _arrays(model: Any) -> dict[str, NDArray[np.float64]]:
     arrays = {"reference_scores": model.reference_scores_}
     if model.calibration_scores_ is not None:
         arrays["calibration"] = model.calibration_scores_
     for name in SCALES:
         if (scale := getattr(model, name, None)) is not None:
             arrays |= {f"{name}shift": scale.shift, f"{name}scale": scale.scale}
-    return {f"{PREFIX}{name}": torch.tensor(array) for name, array in arrays.items()}
+    return arrays
 
 
 def _empty(facts: Mapping[str, Any], posterior: Posterior) -> Any:

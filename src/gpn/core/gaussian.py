@@ -22,5 +22,6 @@ class GaussianPosterior(Posterior):
         """mean ± q √(Var[g] + σ_ε²), with σ_ε only where a new label's interval is asked for."""
         reach = NormalDist().inv_cdf(self._tails(level)[1])
         noise = self._noise_variance(observation_noise=observation_noise)
-        mean, half = self.mean(x), reach * (self.variance(x) + noise).sqrt()
+        mean, variance = self.moments(x)
+        half = reach * (variance + noise).sqrt()
         return mean - half, mean + half

@@ -75,6 +75,10 @@ class Posterior(ABC):
         """Var[g(x, z)], over `n` draws."""
         return self._moments(self._rows(x), n, rng)[1]
 
+    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
+        """Mean and variance, together: in one pass where a method has both at once."""
+        return self.mean(x, n, rng), self.variance(x, n, rng)
+
     def std(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
         """The square root of `variance`."""
         return self.variance(x, n, rng).sqrt()

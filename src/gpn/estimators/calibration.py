@@ -61,8 +61,9 @@ class CalibratedIntervals(Calibrated):
     def _label_law(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and standard deviation of a label, in scaled units."""
         noise = self.posterior_.noise_std or 0.0
-        total = (self.posterior_.variance(x).double() + noise**2).sqrt()
-        return self.posterior_.mean(x).double(), total.clamp_min(SMALLEST_STD)
+        mean, variance = self.posterior_.moments(x)
+        total = (variance.double() + noise**2).sqrt()
+        return mean.double(), total.clamp_min(SMALLEST_STD)
 
     def _label_scores(self, x: torch.Tensor, y: Array) -> torch.Tensor:
         mean, std = self._label_law(x)

@@ -64,9 +64,11 @@ class Regressor(RegressorMixin, CalibratedIntervals):
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, got both.")
         x = self._inputs(X)
-        mean = self._out(self.y_scale_.undo(to_numpy(self.posterior_.mean(x))))
         if return_std:
-            return mean, self._out(to_numpy(self.posterior_.std(x)) * self.y_scale_.scale)
+            centre, variance = map(to_numpy, self.posterior_.moments(x))
+            std = np.sqrt(variance) * self.y_scale_.scale
+            return self._out(self.y_scale_.undo(centre)), self._out(std)
+        mean = self._out(self.y_scale_.undo(to_numpy(self.posterior_.mean(x))))
         if not return_cov:
             return mean
         covariance = np.moveaxis(to_numpy(self.posterior_.covariance(x)), 0, -1)

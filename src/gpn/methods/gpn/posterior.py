@@ -1,5 +1,6 @@
 """What a fitted GPN is: functions x → g(x, z), z ~ N(0, I)."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -101,10 +102,15 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
     generator: AffineGenerator
 
     def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        return torch.cat([columns[0] for columns in self._columns(x)])
+        return self.moments(x)[0]
 
     def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        return torch.cat([columns[1:].square().sum(0) for columns in self._columns(x)])
+        return self.moments(x)[1]
+
+    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
+        parts = [(columns[0], columns[1:].square().sum(0)) for columns in self._columns(x)]
+        mean, variance = zip(*parts, strict=True)
+        return torch.cat(mean), torch.cat(variance)
 
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
         root = self.covariance_root(x)
@@ -118,6 +124,7 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
         return slopes.permute(2, 0, 1)
 
     @torch.no_grad()
-    def _columns(self, x: Any) -> list[Columns]:
-        rows = self._rows(x)
-        return [self.generator.columns(part) for part in self._split(rows, self.generator.code_dim)]
+    def _columns(self, x: Any) -> Iterator[Columns]:
+        """Piece by piece: all slopes of many rows at once would fill the memory."""
+        for part in self._split(self._rows(x), self.generator.code_dim):
+            yield self.generator.columns(part)
