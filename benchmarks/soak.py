@@ -112,6 +112,7 @@ def report(rows: int, seconds: float, memory: list[float], written: float) -> di
     return {
         "name": "soak",
         "device": f"{torch.get_num_threads()} CPU threads, {platform.machine()}",
+        "load_average": round(os.getloadavg()[0], 1),
         "versions": {**versions, "python": platform.python_version()},
         "rows": [dict(zip(names, line, strict=True)) for line in lines],
         "memory_mb": [round(value) for value in memory[:: max(1, len(memory) // 60)]],

@@ -201,6 +201,17 @@ def report(
         _result({"rows": len(rows), "out": str(out), "bytes": out.stat().st_size}, as_json)
 
 
+@app.command(epilog="Example: gpn inspect tc.gpn")
+def inspect(model: ModelFile, as_json: AsJson = False) -> None:
+    """What was fitted, and what the fit found out about itself."""
+    with errors(as_json=as_json):
+        from gpn.report.facts import facts_of
+
+        facts = facts_of(_model(model, "cpu"))
+        checks = {name: f"{verdict}: {sentence}" for name, verdict, sentence in facts["checks"]}
+        _result({**dict(facts["lines"]), **checks, "warnings": facts["warnings"]}, as_json)
+
+
 @app.command(epilog="Example: gpn methods --json")
 def methods(as_json: AsJson = False) -> None:
     """Every method that gpn fit --method knows."""

@@ -27,6 +27,10 @@ def facts_of(model: TableModel) -> dict[str, Any]:
         "diagnostics": [
             (name.replace("_", " "), text(value)) for name, value in diagnostics.items()
         ],
+        "checks": [
+            (name.replace("_", " "), check.verdict, check.sentence)
+            for name, check in posterior.diagnostics().items()
+        ],
         "trials": [{name: text(value) for name, value in trial.items()} for trial in trials],
         "notes": [] if record is None else record.notes,
         "warnings": [] if record is None else record.warnings,

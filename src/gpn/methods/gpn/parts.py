@@ -1,6 +1,5 @@
 """The parts of a GPN for one task, put together: an objective, and the batches that feed it."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,7 +34,6 @@ MOST_FEATURES = 2048
 ENOUGH_KEPT = 0.99999
 ENOUGH_KEPT_CLASSES = 0.998
 ENOUGH_FEATURES = 0.9999999
-LOW_KEPT = 0.5
 LABELS_PER_LANDMARKS = 4
 ROWS_TO_JUDGE = 1024
 TREE_FLOOR = 0.05
@@ -67,6 +65,7 @@ def _stored(setting: Setting) -> Parts:
     config, task, seeds = setting.config, setting.task, setting.seeds
     prior = setting.prior.sample(task.input_shape, task.n_outputs, config.n_anchors, seeds)
     embedding = Embedding(config.n_anchors, config.code_dim, seeds)
+    setting.story["codes"] = embedding.codes  # as they will be once they are learnt
     table = torch.zeros(1, len(task.x_obs), task.n_outputs)
     if config.target_noise and not task.is_classification:
         table = _noise_std(setting) * torch.randn(
@@ -123,7 +122,6 @@ def _conditioned(setting: Setting) -> Parts:
     given = condition(psi_obs, task.y_obs, psi_pool, _noise_std(setting), config.n_axes)
     setting.story["posterior_variance_kept"] = given.kept
     setting.note_jitter(given.added_jitter)
-    _warn_if_low("posterior's", given.kept, axes=config.n_axes)
     mean, axes = given.targets(psi)
     trunk = _tuned(setting.trunk, reference, axes.shape[1])
     generator = _generator(setting, trunk, task.n_outputs * axes.shape[1], reference)
@@ -211,7 +209,10 @@ def _weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R"] |
         return None
     given = mixture_weights(setting.task.x_obs, reference, *_ratio(setting), setting.seeds)
     setting.story["pool_rows"], setting.story["pool_weights"] = reference, given.weights
+    real = round((1 - (config.made_up or 0.0)) * len(reference))  # the made-up ones come last
     setting.story["labeled_share"] = given.labeled_share
+    setting.story["unlike_labeled"] = float(given.unlike[:real].double().mean())
+    setting.story["labels_judged"], setting.story["pool_judged"] = len(setting.task.x_obs), real
     return given.weights
 
 
@@ -232,8 +233,7 @@ def _axes(setting: Setting, reference: Inputs, most: int, enough: float) -> Spec
     config, outputs = setting.config, setting.task.n_outputs
     landmarks = _landmarks(setting, reference)
     axes = spectral_axes(setting.prior, landmarks, outputs, most, enough, setting.seeds)
-    kept = setting.story["prior_variance_kept"] = _kept(axes, reference[config.reference_rows :])
-    _warn_if_low("prior's", kept, axes=axes.n_axes)
+    setting.story["prior_variance_kept"] = _kept(axes, reference[config.reference_rows :])
     return axes
 
 
@@ -250,15 +250,6 @@ def _landmarks(setting: Setting, reference: Inputs) -> Float[Tensor, "L *d"]:
     x_obs, most = setting.task.x_obs, setting.config.reference_rows
     order = torch.randperm(len(x_obs), generator=setting.seeds)[: most // LABELS_PER_LANDMARKS]
     return torch.cat([reference[:most], x_obs[order.to(x_obs.device)]])
-
-
-def _warn_if_low(whose: str, kept: float, axes: int) -> None:
-    if kept < LOW_KEPT:
-        warnings.warn(
-            f"the {axes} code axes should hold most of the {whose} variance on the pool, they "
-            f"hold {kept:.0%}; raise n_axes, or expect draws that are too smooth.",
-            stacklevel=5,
-        )
 
 
 def _reference(setting: Setting) -> Inputs:
