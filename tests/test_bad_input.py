@@ -13,6 +13,7 @@ import torch
 
 import gpn
 from gpn import acquisition, diagnostics, metrics
+from gpn.core import conformal
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -80,6 +81,17 @@ PICKS: list[Case] = [
 ]
 
 
+CONFORMAL: list[Case] = [
+    (conformal.interval_scores, (ROWS, ROWS, FLAT), wants("std", "n, o", "4,")),
+    (conformal.class_scores, (LAW, CLASSES + 1), r"from 0 to 1, got torch.int64 from 1 to 2"),
+    (conformal.conformal_quantile, (FLAT, 0.5), wants("scores", "n, o", "4,")),
+    (conformal.conformal_quantile, (ROWS, 2), LEVEL),
+    (conformal.conformal_quantile, (ROWS, 0.9), r"0\.9 needs at least 9 calibration rows, got 4"),
+    (conformal.conformal_rank, (4, 2), LEVEL),
+    (conformal.fewest_rows, (2,), LEVEL),
+]
+
+
 def band(axes: Any, *given: Any) -> None:
     plots.band(axes, *given, color="red", label="")
 
@@ -99,6 +111,7 @@ PLOTS: list[Case] = [
     (plots.ood_histogram, ({"a": NAN},), r"scores must be finite to be drawn, got NaN"),
     (plots.ood_histogram, ({"a": ROWS},), r"the scores of 'a' must have the shape.*got \(4, 2\)"),
     (plots.calibration, (DRAWS, FLAT), wants("targets", "n, o", "4,")),
+    (plots.intervals, (FLAT, OTHER, FLAT), r"low .* n = 4 as in truth, got \(3,\)"),
     (plots.reliability, (LAW, CLASSES + 1), r"from 0 to 1, got torch.int64 from 1 to 2"),
     (plots.risk_coverage, (FLAT, OTHER), r"scores .* n = 4 as in errors, got \(3,\)"),
     (plots.class_boxes, (LAW, ["one"]), r"there must be 2 names, one per class, got 1"),
@@ -109,7 +122,7 @@ def named(cases: list[Case]) -> list[Any]:
     return [pytest.param(*case, id=f"{case[0].__name__}-{i}") for i, case in enumerate(cases)]
 
 
-@pytest.mark.parametrize(("function", "given", "message"), named([*METRICS, *PICKS]))
+@pytest.mark.parametrize(("function", "given", "message"), named([*METRICS, *PICKS, *CONFORMAL]))
 def test_functions_say_what_must_hold(
     function: Callable[..., Any], given: tuple[Any, ...], message: str
 ) -> None:
@@ -129,7 +142,13 @@ def test_plots_say_what_must_hold(
 
 @pytest.mark.parametrize(
     ("module", "cases"),
-    [(metrics, METRICS), (acquisition, PICKS), (diagnostics, PICKS), (plots, PLOTS)],
+    [
+        (metrics, METRICS),
+        (acquisition, PICKS),
+        (diagnostics, PICKS),
+        (conformal, CONFORMAL),
+        (plots, PLOTS),
+    ],
 )
 def test_no_public_function_is_without_a_bad_input(module: Any, cases: list[Case]) -> None:
     names = getattr(module, "__all__", dir(module))

@@ -2,6 +2,7 @@
 
 import errno
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ def rewrite(path: Path, **changes: str) -> None:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         header = {**file.metadata(), **changes}
     save_file(tensors, path, metadata=header)
+
+
+def rewrite_tensors(path: Path, **changes: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """The same file with some tensors changed."""
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header = file.metadata()
+    changed = {name: change(tensors[name]).contiguous() for name, change in changes.items()}
+    save_file({**tensors, **changed}, path, metadata=header)
 
 
 def test_a_round_trip_keeps_everything(posterior: DropoutPosterior, tmp_path: Path) -> None:

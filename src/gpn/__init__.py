@@ -2,6 +2,7 @@
 
 from gpn import methods
 from gpn.core.checkpoint import Checkpoint
+from gpn.core.diagnostic import Diagnostic, GPNWarning
 from gpn.core.divergence import TrainingDiverged
 from gpn.core.networks import ConvTrunk, MLPTrunk, ModuleTrunk
 from gpn.core.pool import DatasetPool, SamplerPool, TensorPool, box
@@ -26,10 +27,12 @@ __all__ = [
     "ConvPrior",
     "ConvTrunk",
     "DatasetPool",
+    "Diagnostic",
     "Function",
     "GPNClassifier",
     "GPNConfig",
     "GPNRegressor",
+    "GPNWarning",
     "MLPPrior",
     "MLPTrunk",
     "ModulePrior",

@@ -24,6 +24,7 @@ from torch import Size, Tensor, nn
 from torch.quasirandom import SobolEngine
 
 from gpn.code_posterior import AffineCodePosterior, CodePosterior, ConcatCodePosterior
+from gpn.core.diagnostic import AxesWarning
 from gpn.core.generator import AffineGenerator, Generator
 from gpn.core.likely_prior import likely_prior
 from gpn.core.networks import MLPTrunk
@@ -100,7 +101,7 @@ class GPNModel(Model):
             return cls(GPN(config).fit(task, rng=seeds, progress=False), x_scale, y_scale)
         with _one_thread(), warnings.catch_warnings():
             # in many dimensions few axes hold little; what is asked for here are marginals
-            warnings.filterwarnings("ignore", message="the .* code axes should hold")
+            warnings.simplefilter("ignore", AxesWarning)
             posterior = GPN(quick_config(task)).fit(task, rng=seeds, progress=False)
         return cls(posterior, x_scale, y_scale)
 

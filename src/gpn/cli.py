@@ -4,16 +4,17 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
+
+from gpn.piecewise import piecewise
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -86,6 +87,26 @@ def fit(
         _result({"model": str(out), "kind": what, "columns": model.columns.notes}, as_json)
 
 
+@app.command(epilog="Example: gpn calibrate tc.gpn held_out.csv --out tc.gpn")
+def calibrate(
+    model: ModelFile,
+    table: TableFile,
+    out: Annotated[Path, typer.Option(help="the calibrated model's file")],
+    device: str = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Make intervals and sets of classes hold their level, by labeled rows the fit has not seen."""
+    with errors(as_json=as_json):
+        from gpn import frames
+
+        os.unlink(frames.temporary(out))
+        known = _model(model, device)
+        rows = frames.read(table, known.texts)
+        known.calibrate(rows)
+        known.save(out)
+        _result({"rows": len(rows), "out": str(out)}, as_json)
+
+
 @app.command(epilog="Example: gpn predict tc.gpn new.csv --out scored.csv")
 def predict(
     model: ModelFile,
@@ -103,7 +124,7 @@ def predict(
         def scored(piece: "DataFrame") -> "DataFrame":
             return known.predict(piece, level, fpr)
 
-        rows = _piecewise(table, out, scored, known, keep=True)
+        rows = piecewise(table, out, scored, known, say, keep=True)
         _result({"rows": rows, "out": str(out)}, as_json)
 
 
@@ -120,7 +141,7 @@ def sample(
     """Functions of the posterior at every row."""
     with errors(as_json=as_json):
         known = _model(model, device)
-        rows = _piecewise(table, out, known.functions(n, seed), known, keep=False)
+        rows = piecewise(table, out, known.functions(n, seed), known, say, keep=False)
         _result({"rows": rows, "functions": n, "out": str(out)}, as_json)
 
 
@@ -180,6 +201,17 @@ def report(
         _result({"rows": len(rows), "out": str(out), "bytes": out.stat().st_size}, as_json)
 
 
+@app.command(epilog="Example: gpn inspect tc.gpn")
+def inspect(model: ModelFile, as_json: AsJson = False) -> None:
+    """What was fitted, and what the fit found out about itself."""
+    with errors(as_json=as_json):
+        from gpn.report.facts import facts_of
+
+        facts = facts_of(_model(model, "cpu"))
+        checks = {name: f"{verdict}: {sentence}" for name, verdict, sentence in facts["checks"]}
+        _result({**dict(facts["lines"]), **checks, "warnings": facts["warnings"]}, as_json)
+
+
 @app.command(epilog="Example: gpn methods --json")
 def methods(as_json: AsJson = False) -> None:
     """Every method that gpn fit --method knows."""
@@ -217,41 +249,6 @@ def _model(path: Path, device: str) -> "TableModel":
             "without columns; use gpn.load in Python."
         )
     return model
-
-
-def _piecewise(
-    table: Path,
-    out: Path,
-    change: Callable[["DataFrame"], "DataFrame"],
-    model: "TableModel",
-    *,
-    keep: bool,
-) -> int:
-    """Read, change and write piece by piece; the rows so far are shown."""
-    import pandas as pd
-
-    from gpn import frames
-
-    count, look = 0, (SpinnerColumn(), TextColumn("{task.completed:,.0f} rows"))
-    with Progress(*look, console=say, transient=True) as bar, frames.writer(out) as add:
-        row = bar.add_task("rows", total=None)
-        for piece in frames.pieces_of(table, model.columns.categories):
-            own = piece.reset_index(drop=True)
-            new = change(own)
-            if keep:
-                _refuse_twins(own, new)
-            add(pd.concat([own, new], axis=1) if keep else new)
-            count += len(piece)
-            bar.update(row, completed=count)
-    return count
-
-
-def _refuse_twins(table: "DataFrame", new: "DataFrame") -> None:
-    both = [name for name in table.columns if name in new.columns]
-    if both:
-        raise ValueError(
-            f"the table must not have a column that is to be written, got {both[0]!r}; rename it."
-        )
 
 
 def _tell(text: str, *, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 MOST_ROWS = 2000
 MOST_NUMBERS = 250_000  # two megabytes of a model's file
 FEWEST_ROWS = 50
+FEWEST_DIFFERENT = 0.9
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,28 @@ class FitRecord:
         names = ("labeled", "unlabeled", "notes", "warnings", "diagnostics")
         return {name: getattr(self, name) for name in names}
 
+    def share_in(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+        """The share of the labeled rows that it carries which are among these.
+
+        0 where it carries none, or where they repeat each other, as those of few categories do.
+        """
+        if self.x is None or self.y is None:
+            return 0.0
+        own, others = _as_bytes(self.x, self.y), set(_as_bytes(x, y))
+        if len(set(own)) < FEWEST_DIFFERENT * len(own):
+            return 0.0
+        return sum(row in others for row in own) / len(own)
+
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """The rest."""
         if self.x is None or self.y is None:
             return {}
         return {"labeled_x": self.x, "labeled_y": self.y}
+
+
+def _as_bytes(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[bytes]:
+    both = np.concatenate([x, y[:, None]], axis=1)
+    return [row.tobytes() for row in both]
 
 
 def some_rows(

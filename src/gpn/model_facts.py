@@ -107,6 +107,17 @@ def scores_of(tensors: Mapping[str, Tensor], name: str) -> NDArray[np.float64]:
     return numbers("reference scores must be finite numbers", tensors[name].numpy(), (None,))
 
 
+def calibration_of(tensor: Tensor | None, outputs: int) -> NDArray[np.float64] | None:
+    """The scores of calibration rows, the smallest first; None of a model without them."""
+    if tensor is None:
+        return None
+    what = f"calibration scores must be {outputs} columns of numbers from 0 on, in order"
+    scores = numbers(what, tensor.numpy(), (None, outputs)).astype(np.float64)
+    require(len(scores) > 0 and bool((scores >= 0).all()), what, "others")
+    require(bool((np.diff(scores, axis=0) >= 0).all()), what, "another order")
+    return scores
+
+
 def _columns(given: Any) -> tuple[str, Any]:
     return "columns must have medians and categories by name", given
 

@@ -22,6 +22,7 @@ from gpn.estimators import GPNClassifier, GPNRegressor, PosteriorClassifier, Pos
 from gpn.methods.gpn import GPNConfig
 from gpn.model_facts import (
     LONGEST_CLASS,
+    calibration_of,
     check_facts,
     checked_scale,
     classes_of,
@@ -51,8 +52,9 @@ def save_model(
     posterior: Saveable = model.posterior_
     saved = as_saved(posterior, path)
     header = {**saved.header, "estimator": json.dumps({**_facts(model), **more})}
-    others = {f"{PREFIX}{name}": torch.tensor(array) for name, array in (arrays or {}).items()}
-    write(replace(saved, header=header, tensors={**saved.tensors, **_arrays(model), **others}))
+    own = {**_arrays(model), **(arrays or {})}
+    tensors = {f"{PREFIX}{name}": torch.tensor(array).contiguous() for name, array in own.items()}
+    write(replace(saved, header=header, tensors={**saved.tensors, **tensors}))
 
 
 def load_model(saved: Saved, device: torch.device) -> Any:
@@ -81,6 +83,8 @@ def _fitted(facts: dict[str, Any], posterior: Posterior, tensors: Mapping[str, T
     shape = signature.input_shape if len(signature.input_shape) == 1 else ()
     model.x_scale_ = _scale("x_scale_", tensors, shape)
     model.reference_scores_ = scores_of(tensors, f"{PREFIX}reference_scores")
+    outputs = 1 if signature.is_classification else signature.n_outputs
+    model.calibration_scores_ = calibration_of(tensors.get(f"{PREFIX}calibration"), outputs)
     return model
 
 
@@ -128,12 +132,14 @@ def _dtype(classes: Any) -> str:
     return "object" if classes.dtype.kind == "O" else classes.dtype.str
 
 
-def _arrays(model: Any) -> dict[str, Tensor]:
+def _arrays(model: Any) -> dict[str, NDArray[np.float64]]:
     arrays = {"reference_scores": model.reference_scores_}
+    if model.calibration_scores_ is not None:
+        arrays["calibration"] = model.calibration_scores_
     for name in SCALES:
         if (scale := getattr(model, name, None)) is not None:
             arrays |= {f"{name}shift": scale.shift, f"{name}scale": scale.scale}
-    return {f"{PREFIX}{name}": torch.tensor(array) for name, array in arrays.items()}
+    return arrays
 
 
 def _empty(facts: Mapping[str, Any], posterior: Posterior) -> Any:

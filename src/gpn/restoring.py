@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from gpn.core.config import Config
+from gpn.core.diagnostic import VERDICTS, Diagnostic
 from gpn.core.posterior import Posterior
 from gpn.core.task import Signature
 
@@ -95,6 +96,19 @@ def check_tensors(config: Config, tensors: Mapping[str, Tensor]) -> None:
     members = getattr(config, "n_members", None)
     found = {len(tensor) for tensor in tensors.values() if tensor.ndim}
     require(members is None or members in found, "n_members must be those in the file", members)
+
+
+def checked_diagnostics(given: Any) -> dict[str, Diagnostic]:
+    """What a fit found out about itself, as a header holds it."""
+    require(isinstance(given, dict), "diagnostics must have names", given)
+    found = {name: Diagnostic(**fields) for name, fields in given.items()}
+    for diagnostic in found.values():
+        value = diagnostic.value
+        finite = type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+        require(value is None or finite, "the value of a diagnostic must be a number", value)
+        require(diagnostic.verdict in VERDICTS, "a verdict must be known", diagnostic.verdict)
+        require(type(diagnostic.sentence) is str, "a sentence must be a text", diagnostic)
+    return found
 
 
 def check_answer(posterior: Posterior) -> None:

@@ -1,8 +1,8 @@
 """A fitted posterior as one file: safetensors with a JSON header, and no pickle.
 
-The header has five strings: `format` ("gpn"), `version`, `method`, and, as JSON, `config` and
-`signature`. A posterior that can be saved has `config`, `signature`, `tensors()` and the
-classmethod `restore(config, signature, tensors)`. Loading runs no code from the file.
+The header has six strings: `format` ("gpn"), `version`, `method`, and, as JSON, `config`,
+`signature` and `diagnostics`. A posterior that can be saved has `config`, `signature`, `tensors()`
+and the classmethod `restore(config, signature, tensors)`. Loading runs no code from the file.
 """
 
 import dataclasses
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from gpn.core.atomic import beside as beside
 from gpn.core.atomic import write_whole
+from gpn.core.diagnostic import Diagnostic
 from gpn.core.posterior import Posterior
 from gpn.core.task import Signature
 from gpn.core.train import as_device
@@ -29,6 +30,7 @@ from gpn.restoring import (
     ModelError,
     check_answer,
     check_tensors,
+    checked_diagnostics,
     checked_signature,
     understanding,
 )
@@ -60,6 +62,8 @@ class Saveable(Protocol):
 
     config: Any
     signature: Signature
+
+    def diagnostics(self) -> dict[str, Diagnostic]: ...
 
     def tensors(self) -> dict[str, Tensor]: ...
 
@@ -108,6 +112,8 @@ def restore_posterior(saved: Saved, device: torch.device) -> Posterior:
         moved = {name: tensor.to(device) for name, tensor in saved.tensors.items()}
         posterior: Posterior = kind.restore(config, signature, moved)
         check_answer(posterior)
+        if "diagnostics" in saved.header:
+            posterior.checks = checked_diagnostics(saved.json("diagnostics"))
         return posterior
 
 
@@ -123,7 +129,12 @@ def _header(posterior: Saveable) -> dict[str, str]:
         "method": name_of(posterior),  # type: ignore[arg-type]
         "config": json.dumps(encode(posterior.config)),
         "signature": json.dumps(dataclasses.asdict(posterior.signature)),
+        "diagnostics": json.dumps(_plain_checks(posterior.diagnostics())),
     }
+
+
+def _plain_checks(found: dict[str, Diagnostic]) -> dict[str, Any]:
+    return {name: dataclasses.asdict(diagnostic) for name, diagnostic in found.items()}
 
 
 def write(saved: Saved) -> None:

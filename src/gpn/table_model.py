@@ -15,12 +15,14 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 
 from gpn import metrics
 from gpn.columns import MOST_CATEGORIES, Columns, TableError, as_table, frame, numbers_of
+from gpn.core.conformal import fewest_rows
 from gpn.estimators import (
     GPNClassifier,
     GPNRegressor,
     PosteriorClassifier,
     PosteriorRegressor,
 )
+from gpn.estimators.calibration import class_numbers
 from gpn.fit_record import FitRecord, diagnostics_of, some_rows
 from gpn.model_file import save_model
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 MOST_CLASSES = 20
+FEWEST_TO_CALIBRATE = fewest_rows(0.95)
+MOST_SEEN = 0.5
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,12 @@ class TableModel:
         return [*self.columns.categories, *([self.target] if worded else [])]
 
     def predict(self, table: "DataFrame", level: float = 0.95, fpr: float = 0.05) -> "DataFrame":
-        """Mean, std and interval, or classes and their probabilities; and how unknown rows are."""
+        """Mean, std and interval, or classes and their probabilities; and how unknown rows are.
+
+        A calibrated classifier says of each class whether it is in the row's set of that level.
+        """
         x = self.columns.encode(table)
-        known = self._classes(x) if self.is_classifier else self._numbers(x, level)
+        known = self._classes(x, level) if self.is_classifier else self._numbers(x, level)
         scores, limit = self.estimator.ood_score(x), self.estimator.threshold(fpr)
         return frame({**known, "ood_score": scores, "is_ood": scores > limit})
 
@@ -61,9 +68,12 @@ class TableModel:
         low, high = self.estimator.predict_interval(x, level)
         return {"mean": mean, "std": std, "lower": low, "upper": high}
 
-    def _classes(self, x: Any) -> dict[str, Any]:
+    def _classes(self, x: Any, level: float) -> dict[str, Any]:
         p, classes = self.estimator.predict_proba(x), self.estimator.classes_
         columns = {f"p_{name}": p[:, i] for i, name in enumerate(classes)}
+        if self.estimator.calibration_scores_ is not None:
+            sets = self.estimator.predict_set(x, level)
+            columns |= {f"in_{name}": sets[:, i] for i, name in enumerate(classes)}
         return {"class": classes[p.argmax(1)], **columns, "entropy": entr(p).sum(1)}
 
     def functions(self, n: int, seed: int) -> Callable[["DataFrame"], "DataFrame"]:
@@ -83,6 +93,27 @@ class TableModel:
     def suggest(self, table: "DataFrame", n: int) -> Any:
         """The numbers of the rows to label next."""
         return self.estimator.suggest(self.columns.encode(table), n)
+
+    def calibrate(self, table: "DataFrame") -> None:
+        """Make intervals and sets of classes keep their level, by rows that the fit has not seen.
+
+        See `gpn.estimators.calibration`. Rows of the fit would promise too much: refused, as far as
+        the model carries its own.
+        """
+        x, y = self.columns.encode(table), target_of(table, self.target)
+        if len(x) < FEWEST_TO_CALIBRATE:
+            raise TableError(
+                f"a calibration must have at least {FEWEST_TO_CALIBRATE} rows, which 95 % takes, "
+                f"got {len(x)}; label more."
+            )
+        labels = _as_numbers(self.estimator, y)
+        seen = 0.0 if self.record is None else self.record.share_in(x, labels)
+        if seen > MOST_SEEN:
+            raise TableError(
+                "a calibration must be by rows that the fit has not seen, got a table that holds "
+                f"{seen:.0%} of those it learnt from; keep some labeled rows out of gpn fit."
+            )
+        self.estimator.calibrate(x, np.asarray(y) if self.is_classifier else labels)
 
     def evaluate(self, table: "DataFrame", strangers: "DataFrame | None" = None) -> dict[str, Any]:
         """How good predictions are on labeled rows; with strangers, how well those are told."""
@@ -104,7 +135,7 @@ class TableModel:
         }
 
     def _errors(self, x: Any, y: "Series[Any]") -> dict[str, Any]:
-        truth, mean = np.asarray(numbers_of(y)), self.estimator.predict(x)
+        truth, mean = _as_numbers(self.estimator, y), self.estimator.predict(x)
         low, high = self.estimator.predict_interval(x)
         return {
             "rmse": float(root_mean_squared_error(truth, mean)),
@@ -115,18 +146,24 @@ class TableModel:
         }
 
     def _class_metrics(self, x: Any, y: "Series[Any]") -> dict[str, float]:
-        classes, p = self.estimator.classes_, torch.from_numpy(self.estimator.predict_proba(x))
-        places = {name: i for i, name in enumerate(classes.tolist())}
-        unknown = sorted(set(y.tolist()) - set(places), key=str)
-        if unknown:
-            raise TableError(
-                f"classes must be those of the fit, {list(places)}, got {unknown[0]!r}, too."
-            )
-        numbers = torch.tensor([places[name] for name in y.tolist()])
+        numbers = torch.from_numpy(class_numbers(self.estimator.classes_, y))
+        p = torch.from_numpy(self.estimator.predict_proba(x))
         return {
+            **self._set_metrics(x, numbers.numpy()),
             "accuracy": float((p.argmax(1) == numbers).double().mean()),
             "nll": float(metrics.class_nll(p, numbers)),
             "ece": float(metrics.calibration_error(p, numbers)),
+        }
+
+    def _set_metrics(self, x: Any, numbers: Any) -> dict[str, float]:
+        """How often the class is in its set of 95 %, and how many are, once calibrated."""
+        if self.estimator.calibration_scores_ is None:
+            return {}
+        sets = self.estimator.predict_set(x)
+        right = sets[np.arange(len(sets)), numbers]
+        return {
+            "set_coverage_95": float(right.mean()),
+            "set_size_95": float(sets.sum(1).mean()),
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -194,8 +231,8 @@ def _remembered() -> Iterator[list[str]]:
 def _as_numbers(estimator: Any, y: "Series[Any]") -> Any:
     """Targets, or the numbers of classes."""
     if not is_classifier(estimator):
-        return np.asarray(y, np.float64)
-    return np.searchsorted(estimator.classes_, np.asarray(y)).astype(np.float64)
+        return np.asarray(numbers_of(y))
+    return class_numbers(estimator.classes_, y).astype(np.float64)
 
 
 def target_of(table: "DataFrame", target: str) -> "Series[Any]":

@@ -63,8 +63,8 @@ def posteriors(path: Path) -> list[bytes]:
 def estimators(path: Path) -> list[bytes]:
     settings = {"n_members": 2, **SMALL}
     fitted = [
-        gpn.GPNRegressor(CONFIG, random_state=0).fit(X, Y, POOL),
-        gpn.GPNClassifier(CONFIG, random_state=0).fit(X, WORDS, POOL),
+        gpn.GPNRegressor(CONFIG, random_state=0).fit(X, Y, POOL).calibrate(X, Y),
+        gpn.GPNClassifier(CONFIG, random_state=0).fit(X, WORDS, POOL).calibrate(X, WORDS),
         gpn.PosteriorRegressor("ensemble", settings=settings, random_state=0).fit(X, Y, POOL),
     ]
     return [saved(model, path) for model in fitted]
@@ -107,5 +107,14 @@ def asked(path: Path) -> Callable[[], Any]:
             else:
                 rows = np.ones((4, loaded.n_features_in_))
                 loaded.predict(rows), loaded.is_ood(rows)
+                ask_labels(loaded, rows)
 
     return ask
+
+
+def ask_labels(loaded: Any, rows: Any) -> None:
+    """Intervals, or sets of classes where there are any."""
+    if isinstance(loaded, gpn.GPNRegressor | gpn.PosteriorRegressor):
+        loaded.predict_interval(rows, 0.5)
+    elif loaded.calibration_scores_ is not None:
+        loaded.predict_set(rows, 0.5)

@@ -36,6 +36,18 @@ class TestMoments:
         assert ((draws.var(0) - variance).abs() < 5 * variance * (2 / N) ** 0.5).all()
         torch.testing.assert_close(posterior.std(X), variance.sqrt())
 
+    def test_need_one_pass_together(self, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        posterior, passes = affine(blocks), []
+        columns = posterior.generator.columns
+        monkeypatch.setattr(
+            posterior.generator, "columns", lambda x: passes.append(len(x)) or columns(x)
+        )
+        mean, variance = posterior.moments(X)
+        posterior.interval(X)
+        assert passes == [len(X)] * 2
+        assert torch.equal(mean, posterior.mean(X))
+        assert torch.equal(variance, posterior.variance(X))
+
     def test_covariance_is_that_of_many_draws(self, blocks: int) -> None:
         posterior = affine(blocks)
         covariance, variance = posterior.covariance(X), posterior.variance(X).T

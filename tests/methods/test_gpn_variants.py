@@ -156,7 +156,7 @@ def test_auto_takes_pairing_into_account() -> None:
 def test_few_axes_warn_and_say_how_much_they_hold() -> None:
     pool = torch.linspace(-2, 2, 40)[:, None]
     task = gpn.Task(pool[::8], pool[::8], pool=pool)
-    with pytest.warns(UserWarning, match=r"the 1 code axes .*they hold \d\d%; raise n_axes"):
+    with pytest.warns(UserWarning, match=r"the code axes .*they hold \d\d%; raise n_axes"):
         narrow = fit(task, noise_std=0.1, n_axes=1)
     assert 0.3 < narrow.report["prior_variance_kept"] < 0.5
     assert narrow.generator.code_dim == 1 + 5, "one function axis and one noise axis per label"

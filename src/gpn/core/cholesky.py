@@ -6,10 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gpn.core.diagnostic import GPNWarning
+
 FIRST, MOST = 1e-12, 1e-3
 
 
-class JitterWarning(RuntimeWarning):
+class JitterWarning(GPNWarning):
     """A matrix was not positive definite in floating point, and something was added to it."""
 
 

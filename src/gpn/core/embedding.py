@@ -1,5 +1,7 @@
 """The codes: one learnt point z_j per stored anchor."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -22,3 +24,27 @@ class Embedding(nn.Module):
         """z_j + ε with ε ~ N(0, code_noise² I), drawn anew at each step."""
         noise: Tensor = normal(tuple(self.codes.shape), rng, self.codes)
         return self.codes + code_noise * noise
+
+
+@dataclass(frozen=True)
+class CodeLaw:
+    """Of k codes: the size of their mean, their standard deviation (both per axis), their rank."""
+
+    shift: float
+    spread: float
+    rank: float
+
+
+def code_law(codes: Codes) -> CodeLaw:
+    """√(mean z̄²), √(mean s_z), and the effective rank exp(−Σ p log p), p = λ/Σλ of the covariance.
+
+    (Roy and Vetterli 2007.) Of many codes from N(0, I): 0, 1 and q.
+    """
+    wide = codes.double()
+    mean = wide.mean(0)
+    covariance = (wide - mean).mT @ (wide - mean) / len(wide)
+    powers = torch.linalg.eigvalsh(covariance).clamp_min(0.0)
+    shares = powers / powers.sum().clamp_min(1e-300)
+    rank = torch.special.entr(shares).sum().exp()
+    spread = covariance.diagonal().mean().sqrt()
+    return CodeLaw(float(mean.square().mean().sqrt()), float(spread), float(rank))

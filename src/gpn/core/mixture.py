@@ -11,24 +11,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gpn.core.types import Inputs
 
 LogRatio = Callable[[Inputs], Float[Tensor, "n"]]
 Learner = Callable[[Inputs, Float[Tensor, "R *d"]], LogRatio]
+COMMON = 0.05
 
 
 @dataclass(frozen=True)
 class MixtureWeights:
     """One weight per pool row, in [floor, 1], and the estimated share π of labeled-like rows.
 
-    Where strangers overlap with labeled rows, both err on the side of labeled-like.
+    Where strangers overlap with labeled rows, both err on the side of labeled-like. `unlike` are
+    pool rows with a smaller ratio than all but 5 % of labeled rows: of strangers nearly all, and
+    one in twenty of the others.
     """
 
     weights: Float[Tensor, "R"]
     labeled_share: float
+    unlike: Bool[Tensor, "R"]
 
 
 def mixture_weights(
@@ -40,12 +44,15 @@ def mixture_weights(
     """
     halves_obs, halves_pool = _halves(x_obs, rng), _halves(x_pool, rng)
     labeled_like = torch.empty(len(x_pool), device=x_pool.device, dtype=x_pool.dtype)
+    unlike = torch.zeros(len(x_pool), device=x_pool.device, dtype=torch.bool)
     for ours, others in ((0, 1), (1, 0)):
         log_ratio = learn(x_obs[halves_obs[ours]], x_pool[halves_pool[ours]])
-        level = log_ratio(x_obs[halves_obs[others]]).median()
-        judged = halves_pool[others]
-        labeled_like[judged] = (log_ratio(x_pool[judged]) - level).exp().clamp(max=1.0)
-    return MixtureWeights((1 - labeled_like).clamp_min(floor), float(labeled_like.mean()))
+        labeled, judged = log_ratio(x_obs[halves_obs[others]]), halves_pool[others]
+        theirs = log_ratio(x_pool[judged])
+        labeled_like[judged] = (theirs - labeled.median()).exp().clamp(max=1.0)
+        unlike[judged] = theirs < labeled.quantile(COMMON)
+    weights = (1 - labeled_like).clamp_min(floor)
+    return MixtureWeights(weights, float(labeled_like.mean()), unlike)
 
 
 def _halves(rows: Inputs, rng: torch.Generator) -> tuple[Int[Tensor, "a"], Int[Tensor, "b"]]:

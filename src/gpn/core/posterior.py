@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gpn.core.chunks import by_parts, joined, rows_at_once
+from gpn.core.diagnostic import Diagnostic
 from gpn.core.pool import check_finite
 from gpn.core.shapes import require_count, require_level
 from gpn.core.task import Signature, as_tensor
@@ -41,10 +42,15 @@ class Posterior(ABC):
         self.device = device
         self.dtype = dtype
         self.noise_std = noise_std
+        self.checks: dict[str, Diagnostic] = {}
 
     @property
     def n_outputs(self) -> int:
         return self.signature.n_outputs
+
+    def diagnostics(self) -> dict[str, Diagnostic]:
+        """What the fit found out about itself; of methods that look at nothing, nothing."""
+        return dict(self.checks)
 
     @abstractmethod
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gpn.core.checkpoint import Where
+from gpn.core.diagnostic import GPNWarning
 from gpn.core.posterior import Posterior
 from gpn.core.strangers import made_up
 from gpn.core.task import Task
@@ -31,7 +32,7 @@ MOST_REPEATS = 10
 DRAWS = 200
 
 
-class MadeUpPoolWarning(UserWarning):
+class MadeUpPoolWarning(GPNWarning):
     """No unlabeled rows were given, and some had to be made up."""
 
 

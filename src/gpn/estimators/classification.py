@@ -12,16 +12,15 @@ from sklearn.utils.validation import validate_data
 from gpn import acquisition, metrics
 from gpn.core.checkpoint import Where
 from gpn.core.posterior import root_of
-from gpn.estimators.base import DRAWS, Array, Estimator, as_array, as_seed, most_unknown, to_numpy
+from gpn.estimators.base import DRAWS, Array, as_array, as_seed, most_unknown, to_numpy
+from gpn.estimators.calibration import CalibratedSets
 
 ROWS_AT_ONCE = 10_000
 MOST_CANDIDATES = 3000
 
 
-class Classifier(ClassifierMixin, Estimator):
+class Classifier(ClassifierMixin, CalibratedSets):
     """Classes of any kind: numbers, words."""
-
-    classes_: Array
 
     def fit(
         self,
@@ -46,6 +45,7 @@ class Classifier(ClassifierMixin, Estimator):
             )
         X, numbers = self._weighted(X, numbers.astype(np.int64), sample_weight)
         self._fit(X, numbers, X_unlabeled, len(self.classes_), checkpoint=checkpoint)
+        self.calibration_scores_ = None
         return self
 
     def predict(self, X: Any) -> Array:
@@ -55,9 +55,7 @@ class Classifier(ClassifierMixin, Estimator):
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities, averaged over the posterior."""
-        x = self._inputs(X)
-        p = to_numpy(self.posterior_.probabilities(x).double())
-        return p / p.sum(1, keepdims=True)
+        return self._probabilities(self._inputs(X))
 
     def sample_proba(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Class probabilities of each function: ``(n, classes, s)``."""

@@ -10,16 +10,15 @@ from sklearn.utils.validation import validate_data
 
 from gpn import acquisition
 from gpn.core.checkpoint import Where
-from gpn.estimators.base import DRAWS, Array, Estimator, as_array, as_seed, most_unknown, to_numpy
+from gpn.estimators.base import DRAWS, Array, as_array, as_seed, most_unknown, to_numpy
+from gpn.estimators.calibration import CalibratedIntervals
 from gpn.scaling import Scale
 
 MOST_CANDIDATES = 20_000
 
 
-class Regressor(RegressorMixin, Estimator):
+class Regressor(RegressorMixin, CalibratedIntervals):
     """Targets, one or several, in the units they came in."""
-
-    y_scale_: Scale
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -53,6 +52,7 @@ class Regressor(RegressorMixin, Estimator):
         X, targets = self._weighted(X, targets, sample_weight)
         self.y_scale_ = Scale.of(targets)
         self._fit(X, self.y_scale_.apply(targets), X_unlabeled, checkpoint=checkpoint)
+        self.calibration_scores_ = None
         return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:  # noqa: FBT001
@@ -64,9 +64,11 @@ class Regressor(RegressorMixin, Estimator):
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, got both.")
         x = self._inputs(X)
-        mean = self._out(self.y_scale_.undo(to_numpy(self.posterior_.mean(x))))
         if return_std:
-            return mean, self._out(to_numpy(self.posterior_.std(x)) * self.y_scale_.scale)
+            centre, variance = map(to_numpy, self.posterior_.moments(x))
+            std = np.sqrt(variance) * self.y_scale_.scale
+            return self._out(self.y_scale_.undo(centre)), self._out(std)
+        mean = self._out(self.y_scale_.undo(to_numpy(self.posterior_.mean(x))))
         if not return_cov:
             return mean
         covariance = np.moveaxis(to_numpy(self.posterior_.covariance(x)), 0, -1)
@@ -77,12 +79,16 @@ class Regressor(RegressorMixin, Estimator):
     ) -> tuple[Array, Array]:
         """The ends of the middle `level`: of a new label, or of the function without its noise.
 
-        None is a new label's wherever the fit knows the noise of labels.
+        None is a new label's wherever the fit knows the noise of labels. After `calibrate`, a
+        label's interval is the one that holds `level` of labels, by the calibration rows.
         """
         x = self._inputs(X)
         known = self.posterior_.noise_std is not None
         noisy = known if observation_noise is None else observation_noise
-        ends = self.posterior_.interval(x, level, observation_noise=noisy)
+        if self.calibration_scores_ is not None and observation_noise is not False:
+            ends = self._calibrated_ends(x, level)
+        else:
+            ends = self.posterior_.interval(x, level, observation_noise=noisy)
         low, high = (self._out(self.y_scale_.undo(to_numpy(end))) for end in ends)
         return low, high
 

@@ -63,7 +63,9 @@ def intervals(
     label: str = "",
 ) -> "Axes":
     """Each target's interval as a bar above its true value; honest ones cross the diagonal."""
-    at, ends = as_tensor(truth).numpy(), (as_tensor(low).numpy(), as_tensor(high).numpy())
+    given = as_tensor(truth), as_tensor(low), as_tensor(high)
+    require_shapes(truth=(given[0], "n"), low=(given[1], "n"), high=(given[2], "n"))
+    at, ends = given[0].numpy(), (given[1].numpy(), given[2].numpy())
     axes.vlines(at, *ends, color=color, linewidth=1.5, alpha=0.6, label=label)
     if not any(line.get_gid() == "diagonal" for line in axes.lines):
         middle = float(at.mean())

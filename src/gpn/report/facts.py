@@ -27,6 +27,10 @@ def facts_of(model: TableModel) -> dict[str, Any]:
         "diagnostics": [
             (name.replace("_", " "), text(value)) for name, value in diagnostics.items()
         ],
+        "checks": [
+            (name.replace("_", " "), check.verdict, check.sentence)
+            for name, check in posterior.diagnostics().items()
+        ],
         "trials": [{name: text(value) for name, value in trial.items()} for trial in trials],
         "notes": [] if record is None else record.notes,
         "warnings": [] if record is None else record.warnings,
@@ -49,6 +53,9 @@ def _lines(model: TableModel) -> Iterator[tuple[str, str]]:
         made_up = "none given; some were made up from the labeled ones"
         yield "unlabeled rows", made_up if record.unlabeled is None else f"{record.unlabeled:,}"
     yield HELD, f"{len(estimator.reference_scores_):,}"
+    calibration = estimator.calibration_scores_
+    what = "sets of classes" if model.is_classifier else "intervals"
+    yield f"{what} calibrated by", "none" if calibration is None else f"{len(calibration):,} rows"
     if not model.is_classifier and posterior.noise_std is not None:
         noise = posterior.noise_std * estimator.y_scale_.scale[0]
         yield "noise of labels (standard deviation)", f"{noise:.4g}"

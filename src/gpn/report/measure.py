@@ -27,11 +27,18 @@ def noise_of(estimator: Any) -> float:
 
 
 def positions(estimator: Any, x: Array, y: Array) -> Array:
-    """u = P(label below y), with the noise of labels where the fit knows it."""
+    """u = P(label below y), with the noise of labels where the fit knows it.
+
+    Of a calibrated model, the u whose interval just holds the label by the calibration rows.
+    """
     noise = noise_of(estimator)
-    if isinstance(estimator.posterior_, GaussianPosterior):
+    scores = estimator.calibration_scores_
+    if scores is not None or isinstance(estimator.posterior_, GaussianPosterior):
         mean, std = estimator.predict(x, return_std=True)
-        return gaussian_positions(y, mean, np.hypot(std, noise))
+        total = np.hypot(std, noise)
+        if scores is not None:
+            return calibrated_positions(y, mean, total, scores[:, 0])
+        return gaussian_positions(y, mean, total)
     parts = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(x), ROWS_AT_ONCE)]
     draws = (estimator.sample_y(x[part], DRAWS) for part in parts)
     return np.concatenate(
@@ -42,6 +49,13 @@ def positions(estimator: Any, x: Array, y: Array) -> Array:
 def gaussian_positions(y: Array, mean: Array, std: Array) -> Array:
     """Φ((y − mean) / std)."""
     return ndtr((y - mean) / np.maximum(std, np.finfo(float).tiny))
+
+
+def calibrated_positions(y: Array, mean: Array, std: Array, scores: Array) -> Array:
+    """½ ± ½ of the level whose conformal interval ends at y, above or below the mean."""
+    own = np.abs(y - mean) / np.maximum(std, np.finfo(float).tiny)
+    level = np.searchsorted(scores, own) / (len(scores) + 1)
+    return 0.5 + 0.5 * np.sign(y - mean) * level
 
 
 def draw_positions(y: Array, draws: Array, noise: float) -> Array:

@@ -31,6 +31,8 @@ TILES = {
     "accuracy": ("of classes right", "{:.1%}"),
     "nll": ("negative log likelihood", "{:.3f}"),
     "ece": ("calibration error", "{:.3f}"),
+    "set_coverage_95": ("of classes in their 95 % sets", "{:.1%}"),
+    "set_size_95": ("classes in a 95 % set, on average", "{:.2f}"),
     "flagged": ("of these rows flagged as unknown", "{:.1%}"),
 }
 

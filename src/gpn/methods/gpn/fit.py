@@ -7,6 +7,7 @@ import torch
 
 from gpn.core.batch import Batch
 from gpn.core.checkpoint import Kept, Where, kept
+from gpn.core.diagnostic import warn_of
 from gpn.core.divergence import TrainingDiverged
 from gpn.core.networks import MLPTrunk
 from gpn.core.noise import learnt_noise_std
@@ -17,6 +18,7 @@ from gpn.core.task import Task
 from gpn.core.train import Report, TrainConfig, train
 from gpn.core.types import Rng, as_generator, seeded
 from gpn.methods.gpn.config import GPNConfig
+from gpn.methods.gpn.diagnose import KINDS
 from gpn.methods.gpn.frozen import is_frozen, on_features, on_rows
 from gpn.methods.gpn.parts import Parts, assemble
 from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
@@ -51,10 +53,14 @@ class GPN:
             progress_bar("GPN", show=progress) as report,
         ):
             fit = partial(fit_resolved, file=file)
-            if not is_frozen(config):
-                return _fit(config, moved, seeds, report, fit)
-            head_config, seen, features = on_features(config, moved, seeds)
-            return on_rows(_fit(head_config, seen, seeds, report, fit), features, config, task)
+            if is_frozen(config):
+                head_config, seen, features = on_features(config, moved, seeds)
+                head = _fit(head_config, seen, seeds, report, fit)
+                posterior = on_rows(head, features, config, task)
+            else:
+                posterior = _fit(config, moved, seeds, report, fit)
+        warn_of(posterior.checks, KINDS, stacklevel=2)
+        return posterior
 
 
 def _fit(

@@ -4,8 +4,6 @@ None of it hangs on β, so that all trials of a search share it; axes and their 
 labels' rows hardly at all, and the fit that follows the search takes them over.
 """
 
-import warnings
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -20,7 +18,6 @@ from gpn.methods.gpn.setting import Ground, Setting
 
 ENOUGH_KEPT = 0.99999
 ENOUGH_KEPT_CLASSES = 0.998
-LOW_KEPT = 0.5
 ENOUGH_STRANGERS = 0.3
 LABELS_PER_LANDMARKS = 4
 ROWS_TO_JUDGE = 1024
@@ -37,13 +34,15 @@ def ground_of(setting: Setting) -> Ground:
 
 
 def _ground(setting: Setting) -> Ground:
-    reference = _with_strangers(setting, reference_rows(setting))
+    given = reference_rows(setting)
+    n_real = round((1 - (setting.config.made_up or 0.0)) * len(given))
+    reference = _with_strangers(setting, given)
     enough = ENOUGH_KEPT_CLASSES if setting.task.is_classification else ENOUGH_KEPT
     axes = spectral_axes_of(setting, reference, setting.config.n_axes, enough)
     kept = setting.story["prior_variance_kept"]
     if setting.config.anchor == "independent":
         axes = StretchedAxes(axes)
-    return Ground(reference, axes, axes(reference), kept)
+    return Ground(reference, axes, axes(reference), kept, n_real)
 
 
 def _with_strangers(setting: Setting, reference: Inputs) -> Tensor:
@@ -74,6 +73,10 @@ def pool_weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R
         setting.shared.weights = given
     setting.story["pool_rows"], setting.story["pool_weights"] = reference, given.weights
     setting.story["labeled_share"] = given.labeled_share
+    ground = setting.shared.ground
+    real = len(reference) if ground is None else ground.n_real  # the made-up ones come last
+    setting.story["unlike_labeled"] = float(given.unlike[:real].double().mean())
+    setting.story["labels_judged"], setting.story["pool_judged"] = len(setting.task.x_obs), real
     return given.weights
 
 
@@ -94,8 +97,7 @@ def spectral_axes_of(setting: Setting, reference: Inputs, most: int, enough: flo
     config, outputs = setting.config, setting.task.n_outputs
     landmarks = _landmarks(setting, reference)
     axes = spectral_axes(setting.prior, landmarks, outputs, most, enough, setting.seeds)
-    kept = setting.story["prior_variance_kept"] = _kept(axes, reference[config.reference_rows :])
-    warn_if_low("prior's", kept, axes=axes.n_axes)
+    setting.story["prior_variance_kept"] = _kept(axes, reference[config.reference_rows :])
     return axes
 
 
@@ -112,15 +114,6 @@ def _landmarks(setting: Setting, reference: Inputs) -> Float[Tensor, "L *d"]:
     x_obs, most = setting.task.x_obs, setting.config.reference_rows
     order = torch.randperm(len(x_obs), generator=setting.seeds)[: most // LABELS_PER_LANDMARKS]
     return torch.cat([reference[:most], x_obs[order.to(x_obs.device)]])
-
-
-def warn_if_low(whose: str, kept: float, axes: int) -> None:
-    if kept < LOW_KEPT:
-        warnings.warn(
-            f"the {axes} code axes should hold most of the {whose} variance on the pool, they "
-            f"hold {kept:.0%}; raise n_axes, or expect draws that are too smooth.",
-            stacklevel=5,
-        )
 
 
 def reference_rows(setting: Setting) -> Inputs:

@@ -27,7 +27,6 @@ from gpn.methods.gpn.ground import (
     pool_weights,
     reference_rows,
     spectral_axes_of,
-    warn_if_low,
 )
 from gpn.methods.gpn.posterior import build_generator
 from gpn.methods.gpn.setting import Setting
@@ -76,6 +75,7 @@ def _stored(setting: Setting) -> Parts:
     config, task, seeds = setting.config, setting.task, setting.seeds
     prior = setting.prior.sample(task.input_shape, task.n_outputs, config.n_anchors, seeds)
     embedding = Embedding(config.n_anchors, config.code_dim, seeds)
+    setting.story["codes"] = embedding.codes  # as they will be once they are learnt
     table = torch.zeros(1, len(task.x_obs), task.n_outputs)
     if config.target_noise and not task.is_classification:
         table = _noise_std(setting) * torch.randn(
@@ -153,7 +153,6 @@ def _conditioned(setting: Setting) -> Parts:
     given = condition(psi_obs, task.y_obs, psi_pool, _noise_std(setting), config.n_axes)
     setting.story["posterior_variance_kept"] = given.kept
     setting.note_jitter(given.added_jitter)
-    warn_if_low("posterior's", given.kept, axes=config.n_axes)
     mean, axes = given.targets(psi)
     _note_left_out(setting, given.variance(psi_obs))
     trunk = _tuned(setting.trunk, reference, axes.shape[1])

@@ -16,6 +16,7 @@ from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature
 from gpn.core.types import Outputs, Rng, as_generator, normal
 from gpn.methods.gpn.config import GPNConfig
+from gpn.methods.gpn.diagnose import diagnose
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ class GPNPosterior(Posterior):
         self.generator = generator.eval().requires_grad_(False)  # noqa: FBT003
         self.config = config
         self.report = {} if report is None else report
+        self.checks = diagnose(config, self.report)
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
         like = next(self.generator.parameters())

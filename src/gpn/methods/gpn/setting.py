@@ -21,12 +21,16 @@ from gpn.methods.gpn.config import GPNConfig
 
 @dataclass(frozen=True)
 class Ground:
-    """Stored pool rows, the prior's axes with their values there, and the variance they keep."""
+    """Stored pool rows, the prior's axes with their values there, and the variance they keep.
+
+    The first `n_real` rows are the pool's own, those after them made up.
+    """
 
     reference: Inputs
     axes: SpectralAxes
     psi: Float[Tensor, "R r"]
     kept: float
+    n_real: int
 
 
 @dataclass

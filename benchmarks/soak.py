@@ -1,0 +1,131 @@
+"""`gpn predict` over five million rows: is memory flat, and how many rows go through in a second?
+
+Run `python -m benchmarks.soak [rows]`; it prints both and writes results/soak.json. The command
+itself runs, as a process of its own; its resident memory is read every second (Linux).
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import gpn
+from gpn.table_model import fit_table
+
+ROWS, COLUMNS, PIECE = 5_000_000, 8, 20_000
+EVERY, FLAT = 1.0, 1.05
+OUT = Path(__file__).parent / "results" / "soak.json"
+CONFIG = gpn.GPNConfig(
+    anchor="independent",
+    beta=0.1,
+    noise_std=0.1,
+    train=gpn.TrainConfig(steps=100, label_batch=64, pool_batch=64, device="cpu"),
+)
+
+
+def table(n: int, seed: int, spread: float = 1.0) -> pd.DataFrame:
+    values = np.random.default_rng(seed).uniform(-spread, spread, (n, COLUMNS))
+    made = pd.DataFrame(values, columns=[f"x{i}" for i in range(COLUMNS)])
+    return made.assign(y=np.sin(3 * made["x0"]) + made["x1"] * made["x2"])
+
+
+def write_model(path: Path) -> None:
+    pool = table(2000, 1, 2.0).drop(columns="y")
+    fit_table(table(500, 0), "y", pool, config=CONFIG, random_state=0).save(path)
+
+
+def write_rows(path: Path, rows: int) -> None:
+    """A CSV of so many rows, one piece again and again."""
+    head, body = (
+        table(min(rows, PIECE), 2, 1.5)
+        .drop(columns="y")
+        .to_csv(index=False, float_format="%.5f")
+        .split("\n", 1)
+    )
+    with path.open("w") as file:
+        file.write(head + "\n")
+        for _ in range(rows // PIECE):
+            file.write(body)
+        if rows % PIECE:
+            file.writelines(body.splitlines(keepends=True)[: rows % PIECE])
+
+
+def resident(pid: int) -> float | None:
+    """Megabytes of the process that are in memory; None once it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    found = [line for line in text.splitlines() if line.startswith("VmRSS")]
+    return int(found[0].split()[1]) / 1024 if found else None
+
+
+def watched(command: list[str], env: dict[str, str]) -> tuple[float, list[float]]:
+    """Seconds that the command took, and its memory at every second."""
+    started, memory = time.monotonic(), []
+    child = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
+    while child.poll() is None:
+        if (now := resident(child.pid)) is not None:
+            memory.append(now)
+        time.sleep(EVERY)
+    if child.returncode:
+        raise RuntimeError(f"{' '.join(command[:4])} must end well, got status {child.returncode}.")
+    return time.monotonic() - started, memory
+
+
+def measure(rows: int = ROWS) -> dict[str, Any]:
+    """The report; what it wrote to do so is gone again."""
+    with tempfile.TemporaryDirectory() as folder:
+        model, new, scored = (Path(folder) / name for name in ("m.gpn", "new.csv", "scored.csv"))
+        write_model(model)
+        write_rows(new, rows)
+        command = [sys.executable, "-m", "gpn", "predict", str(model), str(new)]
+        env = {**os.environ, "PYTHONWARNINGS": "ignore"}
+        seconds, memory = watched([*command, "--out", str(scored)], env)
+        written = scored.stat().st_size / 1e6
+    return report(rows, seconds, memory, written)
+
+
+def report(rows: int, seconds: float, memory: list[float], written: float) -> dict[str, Any]:
+    half = len(memory) // 2
+    first, second = max(memory[:half], default=0.0), max(memory[half:], default=0.0)
+    what = f"gpn predict, {rows:,} rows of {COLUMNS} columns, CSV to CSV"
+    lines = [
+        (f"{what}: time", round(seconds, 1), "s", None),
+        (f"{what}: throughput", round(rows / seconds), "rows/s", None),
+        (f"{what}: written", round(written, 1), "MB", None),
+        ("peak memory, first half of the time", round(first, 1), "MB", None),
+        ("peak memory, second half of the time", round(second, 1), "MB", None),
+        ("second half against first", round(second / max(first, 1e-9), 4), "times", f"≤ {FLAT}"),
+    ]
+    names = ("what", "value", "unit", "against")
+    versions = {"gpn": gpn.__version__, "torch": torch.__version__, "pandas": pd.__version__}
+    return {
+        "name": "soak",
+        "device": f"{torch.get_num_threads()} CPU threads, {platform.machine()}",
+        "load_average": round(os.getloadavg()[0], 1),
+        "versions": {**versions, "python": platform.python_version()},
+        "rows": [dict(zip(names, line, strict=True)) for line in lines],
+        "memory_mb": [round(value) for value in memory[:: max(1, len(memory) // 60)]],
+    }
+
+
+def main() -> None:
+    result = measure(int(sys.argv[1]) if len(sys.argv) > 1 else ROWS)
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    for row in result["rows"]:
+        print(f"{row['what']:72s} {row['value']:>12} {row['unit']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Whether a fit can be trusted, by what it left in its story: pool, axes, codes and β."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from gpn.core.diagnostic import (
+    DOUBTFUL,
+    GOOD,
+    UNKNOWN,
+    AxesWarning,
+    CodesWarning,
+    Diagnostic,
+    GPNWarning,
+    PoolWarning,
+    SearchWarning,
+)
+from gpn.core.embedding import CodeLaw, code_law
+from gpn.core.mixture import COMMON
+from gpn.methods.gpn.config import GPNConfig
+
+LOW_KEPT = 0.5
+FEWEST_LABELS = 100
+FEWEST_STRANGERS = 0.01
+MOST_SHIFT, LEAST_SPREAD, MOST_SPREAD, LEAST_RANK = 0.5, 0.5, 2.0, 0.5
+KINDS: dict[str, type[GPNWarning]] = {
+    "pool": PoolWarning,
+    "prior_axes": AxesWarning,
+    "posterior_axes": AxesWarning,
+    "codes": CodesWarning,
+    "beta": SearchWarning,
+}
+
+
+def diagnose(config: GPNConfig, story: Mapping[str, Any]) -> dict[str, Diagnostic]:
+    """Everything that can be said of a fit with this story."""
+    return {
+        "pool": _pool(story),
+        "prior_axes": _axes("prior's", story.get("prior_variance_kept")),
+        "posterior_axes": _axes("posterior's", story.get("posterior_variance_kept")),
+        "codes": _codes(config, story.get("codes")),
+        "beta": _beta(story.get("beta_search", [])),
+    }
+
+
+def _pool(story: Mapping[str, Any]) -> Diagnostic:
+    """The share of strangers s in the pool, from the share that is unlike all but 5 % of labels.
+
+    That is s + 0.05 (1 − s) where strangers are told without fail. Without any, n labels and m pool
+    rows give it a standard error of √(0.05 · 0.95 (1/n + 1/m)); within three, there may be none.
+    """
+    unlike, labels = story.get("unlike_labeled"), story.get("labels_judged", 0)
+    if unlike is None:
+        said = "what the pool holds is not known: this fit trained no classifier of it."
+        return Diagnostic(None, UNKNOWN, said)
+    share = max(0.0, (unlike - COMMON) / (1 - COMMON))
+    if labels < FEWEST_LABELS:
+        return Diagnostic(share, UNKNOWN, f"{labels} labels are too few to tell strangers by.")
+    doubt = 3 * math.sqrt(COMMON * (1 - COMMON) * (1 / labels + 1 / story["pool_judged"]))
+    if share > max(FEWEST_STRANGERS, doubt):
+        said = f"about {share:.0%} of the pool are unlike the labeled rows."
+        return Diagnostic(share, GOOD, said)
+    return Diagnostic(
+        share,
+        DOUBTFUL,
+        "the pool should hold rows unlike the labeled ones, it seems to hold none (about "
+        f"{share:.1%}); what is unknown is learnt from such rows: add them, or trust flags less.",
+    )
+
+
+def _axes(whose: str, kept: float | None) -> Diagnostic:
+    if kept is None:
+        return Diagnostic(None, UNKNOWN, f"this fit had no axes to hold the {whose} variance.")
+    said = f"most of the {whose} variance on the pool, they hold {kept:.0%}"
+    if kept >= LOW_KEPT:
+        return Diagnostic(kept, GOOD, f"the code axes should hold {said}.")
+    more = "raise n_axes, or expect draws that are too smooth"
+    return Diagnostic(kept, DOUBTFUL, f"the code axes should hold {said}; {more}.")
+
+
+def _codes(config: GPNConfig, codes: Any) -> Diagnostic:
+    """Functions are drawn at z ~ N(0, I), so that the codes learnt with must look like it."""
+    if config.codes == "spectral":
+        return Diagnostic(None, GOOD, "codes are drawn from N(0, I) in training, too.")
+    if codes is None:
+        return Diagnostic(None, UNKNOWN, "the learnt codes of this fit are not known any more.")
+    law, size = code_law(codes.detach()), codes.shape[1]
+    said = (
+        f"mean {law.shift:.2f} (0), standard deviation {law.spread:.2f} (1), effective rank "
+        f"{law.rank:.1f} (of {size})"
+    )
+    if _as_drawn(law, size):
+        return Diagnostic(law.rank / size, GOOD, f"the learnt codes are about N(0, I): {said}.")
+    return Diagnostic(
+        law.rank / size,
+        DOUBTFUL,
+        f"the learnt codes should be about N(0, I), from which functions are drawn, got {said}; "
+        "raise n_anchors, lower code_dim, or use codes='spectral'.",
+    )
+
+
+def _as_drawn(law: CodeLaw, size: int) -> bool:
+    spread = LEAST_SPREAD <= law.spread <= MOST_SPREAD
+    return law.shift <= MOST_SHIFT and spread and law.rank >= LEAST_RANK * size
+
+
+def _beta(trials: list[dict[str, Any]]) -> Diagnostic:
+    """Where the best held-out score stands among the β that were tried."""
+    if len(trials) < 2:
+        return Diagnostic(None, UNKNOWN, "β was not searched for: given, or without a part here.")
+    best = min(trials, key=lambda trial: trial["score"])["beta"]
+    tried = sorted(trial["beta"] for trial in trials)
+    if best not in (tried[0], tried[-1]):
+        return Diagnostic(best, GOOD, f"the best β, {best:g}, lies within those tried.")
+    side = "smaller" if best == tried[0] else "larger"
+    return Diagnostic(
+        best,
+        DOUBTFUL,
+        f"the best β should lie within those tried, {tried[0]:g} to {tried[-1]:g}, got {best:g}; a "
+        f"{side} one may do better, set GPNConfig(beta=...) and compare.",
+    )
