@@ -2,6 +2,7 @@
 
 from gpn import methods
 from gpn.core.checkpoint import Checkpoint
+from gpn.core.disk import DiskPool
 from gpn.core.divergence import TrainingDiverged
 from gpn.core.networks import ConvTrunk, MLPTrunk, ModuleTrunk
 from gpn.core.pool import DatasetPool, SamplerPool, TensorPool, box
@@ -26,6 +27,7 @@ __all__ = [
     "ConvPrior",
     "ConvTrunk",
     "DatasetPool",
+    "DiskPool",
     "Function",
     "GPNClassifier",
     "GPNConfig",

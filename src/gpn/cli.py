@@ -74,7 +74,7 @@ def fit(
             "verbose": sys.stderr.isatty(),
         }
         options |= {"classes": classes, "method": method, "keep_rows": keep_rows}
-        pool = None if unlabeled is None else frames.read(unlabeled, texts_of(table))
+        pool = None if unlabeled is None else _pool(unlabeled, texts_of(table), as_json=as_json)
         if pool is None:
             _tell("unlabeled rows are made up; --unlabeled is better", as_json=as_json)
         with warnings.catch_warnings():
@@ -204,6 +204,27 @@ def _asks_for_classes(kind: str) -> bool:
     return kind == "classification"
 
 
+def _pool(path: Path, texts: list[str], *, as_json: bool) -> "DataFrame":
+    """The unlabeled rows, or as many at random as a fit takes of a pool on disk."""
+    from gpn import frames
+    from gpn.core.pool import MOST_SAMPLED_ROWS
+
+    with _counting() as tell:
+        pool, count = frames.sample(path, texts, MOST_SAMPLED_ROWS, tell)
+    some = "" if len(pool) == count else f", of which {len(pool):,} are taken at random"
+    _tell(f"{count:,} unlabeled rows{some}", as_json=as_json)
+    return pool
+
+
+@contextmanager
+def _counting() -> Iterator[Callable[[int], None]]:
+    """A function that shows how many rows were read so far."""
+    look = (SpinnerColumn(), TextColumn("{task.completed:,.0f} rows"))
+    with Progress(*look, console=say, transient=True) as bar:
+        row = bar.add_task("rows", total=None)
+        yield lambda count: bar.update(row, completed=count)
+
+
 def _model(path: Path, device: str) -> "TableModel":
     from gpn.saving import load
     from gpn.table_model import TableModel
@@ -232,9 +253,8 @@ def _piecewise(
 
     from gpn import frames
 
-    count, look = 0, (SpinnerColumn(), TextColumn("{task.completed:,.0f} rows"))
-    with Progress(*look, console=say, transient=True) as bar, frames.writer(out) as add:
-        row = bar.add_task("rows", total=None)
+    count = 0
+    with _counting() as tell, frames.writer(out) as add:
         for piece in frames.pieces_of(table, model.columns.categories):
             own = piece.reset_index(drop=True)
             new = change(own)
@@ -242,7 +262,7 @@ def _piecewise(
                 _refuse_twins(own, new)
             add(pd.concat([own, new], axis=1) if keep else new)
             count += len(piece)
-            bar.update(row, completed=count)
+            tell(count)
     return count
 
 

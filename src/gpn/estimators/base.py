@@ -14,10 +14,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gpn.core.checkpoint import Where
+from gpn.core.pool import Pool, bounded_rows
 from gpn.core.posterior import Posterior
 from gpn.core.strangers import made_up_images, made_up_rows
-from gpn.core.task import Task
+from gpn.core.task import Task, pool_outside_memory
 from gpn.core.types import as_generator
+from gpn.estimators.pieces import in_pieces
 from gpn.methods.gpn.config import JOINT_DIMENSIONS
 from gpn.scaling import Scale
 
@@ -42,6 +44,7 @@ class Estimator(BaseEstimator):
         threshold of `is_ood` (of the labels themselves where there are fewer than 50).
     """
 
+    verbose: bool
     posterior_: Posterior
     x_scale_: Scale
     reference_scores_: Array
@@ -73,12 +76,11 @@ class Estimator(BaseEstimator):
     ) -> None:
         """Hold some labels out, fit the rest, and remember the scores of those held out."""
         state = check_random_state(self.random_state)
-        pool = None if X_unlabeled is None else self._validated(X_unlabeled)
-        self.x_scale_ = self._scale(X if pool is None else np.concatenate([X, pool]))
+        pool = self._scaled_pool(X, X_unlabeled)
         kept, held_out = _split(_groups(X, y), y if n_classes else None, state)
         dtype = _precision(X)
         x, seed = self._rows(X).to(dtype), as_seed(state)
-        unlabeled = _made_up(x, seed) if pool is None else self._rows(pool).to(dtype)
+        unlabeled = _made_up(x, seed) if pool is None else pool.to(x.device, dtype)
         targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
         task = Task(x[kept], targets[kept], pool=unlabeled, n_classes=n_classes)
         show = True if self.verbose else None
@@ -86,6 +88,17 @@ class Estimator(BaseEstimator):
         keep = {} if checkpoint is None else self._kept_in(checkpoint, method)
         self.posterior_ = method.fit(task, rng=seed, progress=show, **keep)
         self.reference_scores_ = np.sort(self._scores(x[held_out]))
+
+    def _scaled_pool(self, X: Array, X_unlabeled: Any) -> torch.Tensor | Pool | None:
+        """Unlabeled rows, scaled as they and the labels want it; a sample stands for a big pool."""
+        source = pool_outside_memory(X_unlabeled)
+        if source is None:
+            rows = None if X_unlabeled is None else self._validated(X_unlabeled)
+            self.x_scale_ = self._scale(X if rows is None else np.concatenate([X, rows]))
+            return None if rows is None else self._rows(rows)
+        sample = to_numpy(source.sample(bounded_rows(X[0].size), as_generator(0)))
+        self.x_scale_ = self._scale(np.concatenate([X, self._validated(sample)]))
+        return source.mapped(lambda part: self._rows(to_numpy(part)))
 
     def _kept_in(self, checkpoint: Where, method: Any) -> dict[str, Any]:
         """The method's argument for a checkpoint."""
@@ -113,6 +126,7 @@ class Estimator(BaseEstimator):
         check_is_fitted(self)
         return self._rows(self._validated(X))
 
+    @in_pieces
     def ood_score(self, X: Any) -> Array:
         """How unknown each row is: larger is more so."""
         return self._scores(self._inputs(X))

@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gpn.core.ahead import ended
 from gpn.core.checkpoint import Where, kept
 from gpn.core.config import (
     Config,
@@ -114,7 +115,7 @@ class Ensemble:
         make = {"parameters": _parameter_terms, "outputs": _output_terms, "none": _plain_terms}
         terms, streams = make[config.regularise](config, members, task.to(device, dtype), seeds)
         keep = kept(checkpoint, config, task, rng, device)
-        with keep as file, progress_bar("ensemble", show=progress) as report:
+        with keep as file, progress_bar("ensemble", show=progress) as report, ended(streams):
             history = train(members, terms, config.train, report, streams=streams, kept=file)
         return EnsemblePosterior(members, task.signature, config, history)
 
@@ -220,10 +221,10 @@ def _output_terms(
     """data + β ‖f_j(x') − f(x'; θ_j)‖², with labels and pool in one forward pass."""
     pool, prior = task.required_pool("an output-regularised ensemble"), _prior(config, task, seeds)
     rng = as_generator(seeds, task.x_obs.device)
-    labels = _labels(config, task, rng)
+    labels, drawn = _labels(config, task, rng), pool.draws(config.train.pool_batch, seeds)
 
     def terms() -> Terms:
-        rows, x_pool = labels.next(), pool.draw(config.train.pool_batch, rng)
+        rows, x_pool = labels.next(), drawn.next(rng)
         outputs = members(task.varied(torch.cat([task.x_obs[rows], x_pool]), rng))
         fitted, generated = outputs.split([len(rows), len(x_pool)], dim=1)
         return {
@@ -231,7 +232,7 @@ def _output_terms(
             "anchor": config.anchor_weight * anchor_gap(generated, prior(x_pool)).sum(),
         }
 
-    return terms, labels.streams
+    return terms, [*labels.streams, *drawn.streams]
 
 
 def _labels(config: EnsembleConfig, task: Task, rng: torch.Generator) -> LabelBatches:

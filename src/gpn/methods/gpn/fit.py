@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from gpn.core.ahead import ended
 from gpn.core.checkpoint import Kept, Where, kept
 from gpn.core.divergence import TrainingDiverged
 from gpn.core.networks import MLPTrunk
@@ -18,6 +19,7 @@ from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.frozen import is_frozen, on_features, on_rows
 from gpn.methods.gpn.parts import assemble
 from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
+from gpn.methods.gpn.sample import sampled
 from gpn.methods.gpn.search import FEWEST_LABELS, Fit, chosen_beta
 from gpn.methods.gpn.setting import Setting
 from gpn.progress import progress_bar
@@ -48,7 +50,7 @@ class GPN:
             kept(checkpoint, config, task, rng, device) as file,
             progress_bar("GPN", show=progress) as report,
         ):
-            fit = partial(fit_resolved, file=file)
+            fit, moved = partial(fit_resolved, file=file), sampled(config, moved, seeds)
             if not is_frozen(config):
                 return _fit(config, moved, seeds, report, fit)
             head_config, seen, features = on_features(config, moved, seeds)
@@ -83,8 +85,8 @@ def fit_resolved(
 
     objective = parts.objective
     try:
-        with seeded(seeds) as torchs:
-            streams = [rng, *parts.batches.labels.streams, *torchs]
+        with seeded(seeds) as torchs, ended(parts.batches.streams):
+            streams = [rng, *parts.batches.streams, *torchs]
             story["history"] = train(
                 objective, terms, train_config, report, objective.undecayed, streams, file
             )
