@@ -1,5 +1,6 @@
 """Fitting a GPN: choose the parts for the task, put them together, train."""
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -8,8 +9,10 @@ import torch
 from gpn.core.ahead import ended
 from gpn.core.checkpoint import Kept, Where, kept
 from gpn.core.divergence import TrainingDiverged
+from gpn.core.fingerprint import fingerprint
 from gpn.core.networks import MLPTrunk
 from gpn.core.noise import learnt_noise_std
+from gpn.core.parallel import Processes, together
 from gpn.core.prior import MLPPrior
 from gpn.core.spectral import spectral_axes
 from gpn.core.task import Task
@@ -44,13 +47,18 @@ class GPN:
         _check_size(task)
         config, seeds = self.config.resolved(task), as_generator(rng)
         train_config = config.train or TrainConfig()
-        device, dtype = train_config.pick_device(), train_config.pick_dtype(task.x_obs)
+        processes, dtype = train_config.processes(), train_config.pick_dtype(task.x_obs)
+        device = train_config.pick_device() if processes is None else processes.device
+        leads = processes is None or processes.leads
+        kind = device if processes is None else torch.device(device.type)
         moved = task.to(device, dtype)
         with (
-            kept(checkpoint, config, task, rng, device) as file,
-            progress_bar("GPN", show=progress) as report,
+            together(processes, lambda: fingerprint(config, task, rng, kind)),
+            kept(checkpoint, config, task, rng, kind, writes=leads) as file,
+            progress_bar("GPN", show=progress if leads else False) as report,
         ):
-            fit, moved = partial(fit_resolved, file=file), sampled(config, moved, seeds)
+            moved = sampled(config, moved, seeds)
+            fit = partial(fit_resolved, file=file, processes=processes)
             if not is_frozen(config):
                 return _fit(config, moved, seeds, report, fit)
             head_config, seen, features = on_features(config, moved, seeds)
@@ -72,6 +80,7 @@ def fit_resolved(
     report: Report,
     story: dict[str, Any],
     file: Kept | None = None,
+    processes: Processes | None = None,
 ) -> GPNPosterior:
     """Train the variant that `config` fully names, on a task already on its device."""
     train_config, pool = config.train or TrainConfig(), task.required_pool("a GPN")
@@ -84,12 +93,12 @@ def fit_resolved(
         return parts.objective.terms(parts.batches.next(rng), rng)
 
     objective = parts.objective
+    split = nullcontext() if processes is None else processes.rows_split(objective.generator)
     try:
-        with seeded(seeds) as torchs, ended(parts.batches.streams):
+        with seeded(seeds) as torchs, ended(parts.batches.streams), split:
             streams = [rng, *parts.batches.streams, *torchs]
-            story["history"] = train(
-                objective, terms, train_config, report, objective.undecayed, streams, file
-            )
+            how = objective.undecayed, streams, file, processes
+            story["history"] = train(objective, terms, train_config, report, *how)
     except TrainingDiverged as error:
         error.posterior = make_posterior(objective.generator, task.signature, config, story)
         raise
