@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -68,9 +69,9 @@ class DiskPool(RowPool):
         return ((first[:, None] + torch.arange(self.block)) % len(self)).flatten()[:count]
 
     def read(self, numbers: Numbers) -> Tensor:
-        order = numbers.argsort()
-        rows = torch.from_numpy(self.rows.read(numbers[order].numpy()))
-        return rows[order.argsort()]
+        order = np.argsort(numbers.numpy())  # numpy: torch's threads would disturb the step's
+        rows = self.rows.read(numbers.numpy()[order])
+        return torch.from_numpy(rows[np.argsort(order)])
 
     def _in_order(self, most: int) -> Iterator[Tensor]:
         yield from map(torch.from_numpy, self.rows.pieces(most))
