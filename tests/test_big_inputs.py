@@ -1,5 +1,6 @@
 """Estimators and the command line on tables that stay on disk."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,16 @@ def test_the_command_says_that_it_takes_a_sample(
     assert result.exit_code == 0, result.output
     assert "300 unlabeled rows, of which 100 are taken at random" in result.output
     assert gpn.load("m.gpn").record.unlabeled == 100
+
+
+def test_the_readmes_memory_is_that_of_the_benchmark() -> None:
+    root = Path(__file__).parent.parent
+    measured = json.loads((root / "benchmarks" / "results" / "big_pool.json").read_text())["rows"]
+    of = "default_fit, {} rows of 81 float32 in .npy: peak memory"
+    small, large = (
+        next(row["value"] for row in measured if row["what"] == of.format(n))
+        for n in ("100,000", "10,000,000")
+    )
+    said = f"peak memory of such a fit goes from {small:.0f} to {large:.0f} MB"
+    assert said in (root / "README.md").read_text()
+    assert large <= 1.2 * small
