@@ -3,6 +3,7 @@
 from gpn import methods
 from gpn.core.checkpoint import Checkpoint
 from gpn.core.diagnostic import Diagnostic, GPNWarning
+from gpn.core.disk import DiskPool
 from gpn.core.divergence import TrainingDiverged
 from gpn.core.networks import ConvTrunk, MLPTrunk, ModuleTrunk
 from gpn.core.pool import DatasetPool, SamplerPool, TensorPool, box
@@ -28,6 +29,7 @@ __all__ = [
     "ConvTrunk",
     "DatasetPool",
     "Diagnostic",
+    "DiskPool",
     "Function",
     "GPNClassifier",
     "GPNConfig",

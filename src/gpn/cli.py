@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpn.piecewise import piecewise
+from gpn.piecewise import counting, piecewise
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -75,7 +75,7 @@ def fit(
             "verbose": sys.stderr.isatty(),
         }
         options |= {"classes": classes, "method": method, "keep_rows": keep_rows}
-        pool = None if unlabeled is None else frames.read(unlabeled, texts_of(table))
+        pool = None if unlabeled is None else _pool(unlabeled, texts_of(table), as_json=as_json)
         if pool is None:
             _tell("unlabeled rows are made up; --unlabeled is better", as_json=as_json)
         with warnings.catch_warnings():
@@ -234,6 +234,18 @@ def _asks_for_classes(kind: str) -> bool:
     if kind not in ("regression", "classification"):
         raise ValueError(f"kind must be auto, regression or classification, got {kind!r}.")
     return kind == "classification"
+
+
+def _pool(path: Path, texts: list[str], *, as_json: bool) -> "DataFrame":
+    """The unlabeled rows, or as many at random as a fit takes of a pool on disk."""
+    from gpn import frames
+    from gpn.core.pool import MOST_SAMPLED_ROWS
+
+    with counting(say) as tell:
+        pool, count = frames.sample(path, texts, MOST_SAMPLED_ROWS, tell)
+    some = "" if len(pool) == count else f", of which {len(pool):,} are taken at random"
+    _tell(f"{count:,} unlabeled rows{some}", as_json=as_json)
+    return pool
 
 
 def _model(path: Path, device: str) -> "TableModel":

@@ -62,7 +62,7 @@ class Columns:
         ready = [numbers_of(table[name]) for name in self.medians]
         ready += [_texts(table[name]) for name in self.categories]
         by_place = frame(dict(enumerate(ready)))
-        return np.asarray(self._transformer().transform(by_place), np.float64)
+        return np.ascontiguousarray(self._transformer().transform(by_place), np.float64)
 
     def _transformer(self) -> "ColumnTransformer":
         """Imputer and encoder, fitted to one row that holds what they are to know.

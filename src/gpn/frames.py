@@ -2,7 +2,7 @@
 
 import gzip
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,44 @@ def read(path: Path, texts: Iterable[str] | None = None) -> "DataFrame":
         return table
     found = texts_of(table)
     return read(path, found) if found else table
+
+
+def sample(
+    path: Path, texts: Iterable[str], most: int, tell: Callable[[int], object]
+) -> tuple["DataFrame", int]:
+    """At most `most` rows of the table, all sets equally likely, in their order; and its length.
+
+    Every row gets a random number, and the rows of the lowest stay: memory holds twice `most` rows
+    and a piece at any time. `tell` hears of the rows read so far.
+    """
+    import numpy as np
+    import pandas as pd
+
+    rng, count, limit = np.random.default_rng(0), 0, 1.0
+    kept: list[DataFrame] = []
+    keys: list[Any] = []
+    for piece in pieces_of(path, texts):
+        drawn = rng.random(len(piece))
+        low = np.flatnonzero(drawn <= limit)
+        kept.append(piece.iloc[low])
+        keys.append(drawn[low])
+        if sum(map(len, keys)) > 2 * most:
+            limit = _cut(kept, keys, most)
+        count += len(piece)
+        tell(count)
+    _cut(kept, keys, most)
+    return pd.concat(kept, ignore_index=True), count
+
+
+def _cut(kept: list["DataFrame"], keys: list[Any], most: int) -> float:
+    """Leave the rows of the `most` lowest keys, and say which was the highest of these."""
+    import numpy as np
+    import pandas as pd
+
+    table, drawn = pd.concat(kept, ignore_index=True), np.concatenate(keys)
+    low = np.sort(np.argpartition(drawn, most)[:most]) if len(drawn) > most else slice(None)
+    kept[:], keys[:] = [table.iloc[low]], [drawn[low]]
+    return float(keys[0].max())
 
 
 def pieces_of(

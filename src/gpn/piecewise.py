@@ -1,6 +1,7 @@
 """A table of any length, changed piece by piece."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,13 +23,11 @@ def piecewise(
 ) -> int:
     """Read, change and write piece by piece; the rows so far are shown."""
     import pandas as pd
-    from rich.progress import Progress, SpinnerColumn, TextColumn
 
     from gpn import frames
 
-    count, look = 0, (SpinnerColumn(), TextColumn("{task.completed:,.0f} rows"))
-    with Progress(*look, console=console, transient=True) as bar, frames.writer(out) as add:
-        row = bar.add_task("rows", total=None)
+    count = 0
+    with counting(console) as tell, frames.writer(out) as add:
         for piece in frames.pieces_of(table, model.columns.categories):
             own = piece.reset_index(drop=True)
             new = change(own)
@@ -36,8 +35,19 @@ def piecewise(
                 _refuse_twins(own, new)
             add(pd.concat([own, new], axis=1) if keep else new)
             count += len(piece)
-            bar.update(row, completed=count)
+            tell(count)
     return count
+
+
+@contextmanager
+def counting(console: "Console") -> Iterator[Callable[[int], None]]:
+    """A function that shows how many rows were read so far."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
+    look = (SpinnerColumn(), TextColumn("{task.completed:,.0f} rows"))
+    with Progress(*look, console=console, transient=True) as bar:
+        row = bar.add_task("rows", total=None)
+        yield lambda count: bar.update(row, completed=count)
 
 
 def _refuse_twins(table: "DataFrame", new: "DataFrame") -> None:

@@ -53,13 +53,15 @@ Where = Checkpoint | str | os.PathLike[str] | None
 
 
 class Kept:
-    """The trainings of one fit, in its file."""
+    """The trainings of one fit, in its file, which of several processes one `writes`."""
 
-    def __init__(self, where: Checkpoint, facts: dict[str, str]) -> None:
+    def __init__(self, where: Checkpoint, facts: dict[str, str], *, writes: bool = True) -> None:
         self.path, self.every, self.facts = Path(where.path), where.every, facts
+        self.writes = writes
         self.trainings: list[Snapshot] = []
         self.number, self.due = -1, time.monotonic() + where.every
-        sweep(self.path)
+        if writes:
+            sweep(self.path)
         if self.path.exists():
             self.trainings = _read(self.path, facts)
 
@@ -74,7 +76,7 @@ class Kept:
 
     def step(self, state: TrainingState) -> None:
         """Write the training's state if it is time, or if it is its last."""
-        if state.finished or time.monotonic() >= self.due:
+        if self.writes and (state.finished or time.monotonic() >= self.due):
             self.write(state)
 
     def write(self, state: TrainingState) -> None:
@@ -100,20 +102,27 @@ class Kept:
 
     def close(self) -> None:
         """Remove the file, unless a training was stopped that can be gone on with."""
-        if len(self.trainings) == self.number + 1 and self.trainings[-1].finished:
+        done = len(self.trainings) == self.number + 1 and self.trainings[-1].finished
+        if self.writes and done:
             self.path.unlink(missing_ok=True)
 
 
 @contextmanager
 def kept(
-    where: Where, config: Config, task: Task, rng: Rng, device: torch.device
+    where: Where,
+    config: Config,
+    task: Task,
+    rng: Rng,
+    device: torch.device,
+    *,
+    writes: bool = True,
 ) -> Iterator[Kept | None]:
     """The file of the fit that `config`, `task` and `rng` name, for as long as it runs."""
     if where is None:
         yield None
         return
     place = where if isinstance(where, Checkpoint) else Checkpoint(where)
-    fit = Kept(place, fingerprint(config, task, rng, device))
+    fit = Kept(place, fingerprint(config, task, rng, device), writes=writes)
     yield fit
     fit.close()
 

@@ -34,8 +34,8 @@ def fingerprint(config: Config, task: Task, rng: Rng, device: torch.device) -> d
 def _seed(rng: Rng) -> str:
     if rng is None:
         raise ValueError(
-            "a fit with a checkpoint must have a seed, so that it can be taken up as it was, got "
-            "None; pass rng=0 (random_state=0)."
+            "a fit with a checkpoint must have a seed, so that it can be taken up as it was, and a "
+            "fit in several processes, too, got None; pass rng=0 (random_state=0)."
         )
     return _hash(rng.get_state()) if isinstance(rng, torch.Generator) else str(int(rng))
 

@@ -1,16 +1,22 @@
 """Where unlabeled inputs come from: x' ~ P_sample, one verb `draw(m, rng)`."""
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gpn.core.types import Inputs
+from gpn.core.ahead import DrawnNow, Draws, Numbers, ReadAhead
+from gpn.core.types import Inputs, as_generator
 
 Sampler = Callable[[int, torch.Generator], Tensor]
+Change = Callable[[Tensor], Tensor]
+AHEAD = 4
+MOST_SAMPLED_ROWS = 100_000
+MOST_SAMPLED_NUMBERS = 50_000_000
 
 
 @runtime_checkable
@@ -28,9 +34,21 @@ class Pool(ABC):
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
         """`m` inputs from P_sample, on the device of `rng`."""
 
+    def sample(self, most: int, rng: torch.Generator) -> Inputs:
+        """`most` inputs to stand for the pool; where it has fewer rows, all of them once."""
+        return self.draw(most, rng)
+
+    def draws(self, m: int, seeds: torch.Generator) -> Draws:
+        """The rows of one step after the other, `m` each."""
+        return DrawnNow(lambda rng: self.draw(m, rng))
+
+    def mapped(self, change: Change) -> "Pool":
+        """The pool with every draw changed."""
+        return _Mapped(self, change)
+
     def to(self, device: torch.device, dtype: torch.dtype) -> "Pool":
         """The pool with its rows on `device`, if it holds any."""
-        return _Cast(self, dtype)
+        return self.mapped(lambda rows: rows.to(dtype))
 
 
 class TensorPool(Pool):
@@ -46,6 +64,9 @@ class TensorPool(Pool):
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
         picked = torch.randint(len(self.rows), (m,), generator=rng, device=rng.device)
         return self.rows[picked.to(self.rows.device)].to(rng.device)
+
+    def sample(self, most: int, rng: torch.Generator) -> Inputs:
+        return self.rows[distinct(len(self), most, rng).to(self.rows.device)].to(rng.device)
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "TensorPool":
         return TensorPool(self.rows.to(device, dtype))
@@ -72,13 +93,78 @@ class SamplerPool(Pool):
         return floating(rows).to(rng.device)
 
 
-class DatasetPool(Pool):
+class RowPool(Pool):
+    """Rows that stay where they are and are read by number, when they are needed.
+
+    The rows of a training's steps are read by a thread, `ahead` windows before they are wanted.
+    """
+
+    per_window = 1
+    changes: tuple[Change, ...] = ()
+
+    def __init__(self, ahead: int) -> None:
+        if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
+            raise ValueError(
+                f"ahead must be a whole number of reads, 0 for no thread, got {ahead!r}."
+            )
+        self.ahead = ahead
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def read(self, numbers: Numbers) -> Tensor:
+        """The rows of these numbers, in their order."""
+
+    def pick(self, count: int, rng: torch.Generator) -> Numbers:
+        """The numbers of `count` random rows."""
+        return torch.randint(len(self), (count,), generator=rng, device=rng.device).cpu()
+
+    def draw(self, m: int, rng: torch.Generator) -> Inputs:
+        return self._rows(self.pick(m, rng)).to(rng.device)
+
+    def sample(self, most: int, rng: torch.Generator) -> Inputs:
+        picked = distinct(len(self), most, rng).cpu()
+        return self._rows(picked).to(rng.device)
+
+    def draws(self, m: int, seeds: torch.Generator) -> Draws:
+        own = as_generator(seeds)
+        return ReadAhead(self.pick, self._rows, m, self.per_window, own, self.ahead)
+
+    def mapped(self, change: Change) -> "RowPool":
+        changed = copy.copy(self)
+        changed.changes = (*self.changes, change)
+        return changed
+
+    def pieces(self, most: int) -> Iterator[Inputs]:
+        """All rows in their order, at most so many at once."""
+        yield from map(self._changed, self._in_order(most))
+
+    def _in_order(self, most: int) -> Iterator[Tensor]:
+        for first in range(0, len(self), most):
+            yield self.read(torch.arange(first, min(first + most, len(self))))
+
+    def _rows(self, numbers: Numbers) -> Inputs:
+        return self._changed(self.read(numbers))
+
+    def _changed(self, rows: Tensor) -> Inputs:
+        rows = floating(rows)
+        check_finite(rows, "the pool's rows")
+        for change in self.changes:
+            rows = change(rows)
+        return rows
+
+
+class DatasetPool(RowPool):
     """A torch Dataset too large for memory; each draw reads `m` random rows of it.
 
     An item is an input, or a tuple whose first element is one (a label beside it is not used).
+    Steps read it in a thread; with `ahead=0` they do not, for a Dataset that may only be used where
+    it was made, or whose items are random and draw from torch's own generator.
     """
 
-    def __init__(self, dataset: MapDataset) -> None:
+    def __init__(self, dataset: MapDataset, *, ahead: int = AHEAD) -> None:
+        super().__init__(ahead)
         if not isinstance(dataset, MapDataset):
             raise TypeError(
                 "a pool must be a Dataset with a length, whose rows can be asked for by number, "
@@ -91,10 +177,8 @@ class DatasetPool(Pool):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def draw(self, m: int, rng: torch.Generator) -> Inputs:
-        picked = torch.randint(len(self.dataset), (m,), generator=rng, device=rng.device)
-        rows = torch.stack([self._row(index) for index in picked.tolist()])
-        return floating(rows).to(rng.device)
+    def read(self, numbers: Numbers) -> Tensor:
+        return torch.stack([self._row(index) for index in numbers.tolist()])
 
     def _row(self, index: int) -> Tensor:
         item = self.dataset[index]
@@ -102,15 +186,32 @@ class DatasetPool(Pool):
         return torch.as_tensor(row)
 
 
-class _Cast(Pool):
-    """Another pool with its draws in one dtype."""
+class _Mapped(Pool):
+    """Another pool with its draws changed."""
 
-    def __init__(self, pool: Pool, dtype: torch.dtype) -> None:
+    def __init__(self, pool: Pool, change: Change) -> None:
         self.pool = pool
-        self.dtype = dtype
+        self.change = change
 
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
-        return self.pool.draw(m, rng).to(self.dtype)
+        return self.change(self.pool.draw(m, rng))
+
+
+def bounded_rows(row_size: int) -> int:
+    """How many rows may stand for a pool: 100,000, or as many as hold 50 million numbers."""
+    return min(MOST_SAMPLED_ROWS, max(1, MOST_SAMPLED_NUMBERS // row_size))
+
+
+def distinct(n: int, most: int, rng: torch.Generator) -> Numbers:
+    """`most` different numbers below `n` (all `n` if there are no more) in random order.
+
+    Of many numbers, twice as many are drawn as are wanted, and those that came twice left out: all
+    sets are equally likely, and memory does not grow with `n`.
+    """
+    if n <= max(4 * most, 10_000):
+        return torch.randperm(n, generator=rng, device=rng.device)[:most]
+    found = torch.randint(n, (2 * most,), generator=rng, device=rng.device).unique()
+    return found[torch.randperm(len(found), generator=rng, device=rng.device)[:most]]
 
 
 def box(low: Sequence[float], high: Sequence[float]) -> SamplerPool:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from gpn.core.disk import DiskPool
 from gpn.core.pool import DatasetPool, Pool, SamplerPool, TensorPool, check_finite, floating
 from gpn.core.types import as_generator
 
@@ -34,8 +35,9 @@ class Task:
     Shape
         x: ``(n, d)``, or ``(n, *d)`` for images. y: ``(n, o)`` targets (a vector becomes one
         column), or ``(n,)`` class numbers 0 .. o−1. pool: rows shaped like x, a `Pool`, a sampler
-        ``(m, rng) → rows``, or a torch Dataset. augment: ``(rows, rng) → rows`` of the same shape
-        and meaning, such as `gpn.data.FlipAndShift`; every training batch goes through it.
+        ``(m, rng) → rows``, a torch Dataset or a memory-mapped array. augment: ``(rows, rng) →
+        rows`` of the same shape and meaning, such as `gpn.data.FlipAndShift`; every training batch
+        goes through it.
     """
 
     x_obs: Tensor
@@ -224,15 +226,21 @@ def _n_outputs(y_obs: Tensor, n_classes: int | None) -> int:
     return classes
 
 
+def pool_outside_memory(pool: Any) -> Pool | None:
+    """A pool, a Dataset, a memory-mapped array or a sampler as a `Pool`; None of plain rows."""
+    if isinstance(pool, Pool):
+        return pool
+    if isinstance(pool, Dataset):
+        return DatasetPool(pool)  # type: ignore[arg-type]
+    if isinstance(pool, np.memmap):
+        return DiskPool(pool)
+    return SamplerPool(pool) if callable(pool) else None
+
+
 def _as_pool(pool: Any, x_obs: Tensor) -> Pool:
     """`pool` as a `Pool`, after a look at two of its rows."""
-    if isinstance(pool, Pool):
-        made = pool
-    elif isinstance(pool, Dataset):
-        made = DatasetPool(pool)  # type: ignore[arg-type]
-    elif callable(pool):
-        made = SamplerPool(pool)
-    else:
+    made = pool_outside_memory(pool)
+    if made is None:
         made = TensorPool(floating(as_tensor(pool, "pool").detach()))
     rows = made.draw(2, as_generator(0))
     if rows.shape[1:] != x_obs.shape[1:]:

@@ -11,6 +11,7 @@ from gpn.core import replay
 from gpn.core.checkpoint import Kept
 from gpn.core.config import Config, require_counts, require_one_of, require_positive
 from gpn.core.divergence import TrainingDiverged, explain, first_fault
+from gpn.core.parallel import Processes, start
 from gpn.core.replay import Feed, Replay
 from gpn.core.training_state import History as History
 from gpn.core.training_state import Stream as Stream
@@ -34,6 +35,8 @@ class TrainConfig(Config):
     bfloat16, sums and exponentials in float32 (torch's autocast); weights stay in float32.
     `graphs` "auto" replays steps as a CUDA graph (`core/replay.py`) on a GPU wherever the method
     can, with the same results up to rounding; "no" never does.
+    `devices`, `num_nodes` and `strategy` go to Lightning Fabric: a GPN's rows are split among so
+    many processes (`core/parallel.py`); started by torchrun, they give what one process would.
     """
 
     steps: int = 2000
@@ -47,9 +50,12 @@ class TrainConfig(Config):
     dtype: str = "auto"
     precision: str = "float32"
     graphs: str = "auto"
+    devices: int = 1
+    num_nodes: int = 1
+    strategy: str = "auto"
 
     def __post_init__(self) -> None:
-        require_counts(self, "steps", "label_batch", "pool_batch")
+        require_counts(self, "steps", "label_batch", "pool_batch", "devices", "num_nodes")
         require_positive(self, "learning_rate")
         require_one_of(self, "optimiser", ("adam", "sgd"))
         require_one_of(self, "schedule", ("one-cycle", "constant"))
@@ -59,7 +65,19 @@ class TrainConfig(Config):
         if self.device != "auto":
             _device(self.device)
 
+    def processes(self) -> Processes | None:
+        """This process among those of the fit; None: it is alone."""
+        if self.devices * self.num_nodes == 1:
+            return None
+        accelerator = "auto" if self.device == "auto" else _device(self.device).type
+        return start(accelerator, self.devices, self.num_nodes, self.strategy)
+
     def pick_device(self) -> torch.device:
+        if self.devices * self.num_nodes > 1:
+            raise ValueError(
+                "several devices are for gpn.GPN, whose rows can be split among them, got "
+                f"devices={self.devices} and num_nodes={self.num_nodes}; use devices=1."
+            )
         if self.device != "auto":
             return as_device(self.device)
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -109,6 +127,7 @@ def train(
     undecayed: Iterable[nn.Module] = (),
     streams: Sequence[Stream] = (),
     kept: Kept | None = None,
+    processes: Processes | None = None,
 ) -> History:
     """Minimise the sum of `terms()` over the module's parameters.
 
@@ -118,9 +137,13 @@ def train(
     The loss is read back only at some fifty checks. Ctrl-C ends the run with a warning and
     leaves the module in the best state that a check has seen; so does a number that is not finite,
     with a `TrainingDiverged`. With `kept` the run is in a file from time to time, and begins where
-    that has it; `streams` is all that `terms` draws from.
+    that has it; `streams` is all that `terms` draws from. With `processes` every step goes along
+    the mean of their gradients.
     """
     state = TrainingState(module, *optimiser_of(module, config, undecayed), config.steps, streams)
+    if processes is not None:
+        trained = list(module.parameters())
+        state.optimiser.register_step_pre_hook(lambda *_: processes.average(trained))
     if kept is not None:
         kept.begin(state)
     every = max(1, config.steps // CHECKS)

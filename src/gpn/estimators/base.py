@@ -16,10 +16,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from gpn.core.checkpoint import Where
 from gpn.core.diagnostic import GPNWarning
+from gpn.core.pool import Pool, bounded_rows
 from gpn.core.posterior import Posterior
 from gpn.core.strangers import made_up
-from gpn.core.task import Task
+from gpn.core.task import Task, pool_outside_memory
 from gpn.core.types import as_generator
+from gpn.estimators.pieces import in_pieces
 from gpn.methods.gpn.config import JOINT_DIMENSIONS
 from gpn.scaling import Scale
 
@@ -46,6 +48,7 @@ class Estimator(BaseEstimator):
         that were held out (with fewer than 50 labels, of the labels themselves).
     """
 
+    verbose: bool
     posterior_: Posterior
     x_scale_: Scale
     reference_scores_: Array
@@ -85,11 +88,10 @@ class Estimator(BaseEstimator):
     ) -> None:
         """Fit, and remember the scores of labels that the fit did not see, or as if it had not."""
         state = check_random_state(self.random_state)
-        pool = None if X_unlabeled is None else self._validated(X_unlabeled)
-        self.x_scale_ = self._scale(X if pool is None else np.concatenate([X, pool]))
+        pool = self._scaled_pool(X, X_unlabeled)
         dtype = _precision(X)
         x, seed = self._rows(X).to(dtype), as_seed(state)
-        unlabeled = _made_up(x, seed) if pool is None else self._rows(pool).to(dtype)
+        unlabeled = _made_up(x, seed) if pool is None else pool.to(x.device, dtype)
         targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
         task = Task(x, targets, pool=unlabeled, n_classes=n_classes)
         held_out = np.arange(0)
@@ -102,6 +104,17 @@ class Estimator(BaseEstimator):
         self.posterior_ = method.fit(task, rng=seed, progress=show, **keep)
         scores = self._scores(x[held_out]) if len(held_out) else self._left_out_scores()
         self.reference_scores_ = np.sort(scores)
+
+    def _scaled_pool(self, X: Array, X_unlabeled: Any) -> torch.Tensor | Pool | None:
+        """Unlabeled rows, scaled as they and the labels want it; a sample stands for a big pool."""
+        source = pool_outside_memory(X_unlabeled)
+        if source is None:
+            rows = None if X_unlabeled is None else self._validated(X_unlabeled)
+            self.x_scale_ = self._scale(X if rows is None else np.concatenate([X, rows]))
+            return None if rows is None else self._rows(rows)
+        sample = to_numpy(source.sample(bounded_rows(X[0].size), as_generator(0)))
+        self.x_scale_ = self._scale(np.concatenate([X, self._validated(sample)]))
+        return source.mapped(lambda part: self._rows(to_numpy(part)))
 
     def _kept_in(self, checkpoint: Where, method: Any) -> dict[str, Any]:
         """The method's argument for a checkpoint."""
@@ -129,6 +142,7 @@ class Estimator(BaseEstimator):
         check_is_fitted(self)
         return self._rows(self._validated(X))
 
+    @in_pieces
     def ood_score(self, X: Any) -> Array:
         """How unknown each row is: larger is more so."""
         return self._scores(self._inputs(X))

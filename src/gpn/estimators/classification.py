@@ -14,6 +14,7 @@ from gpn.core.checkpoint import Where
 from gpn.core.posterior import root_of
 from gpn.estimators.base import DRAWS, Array, as_array, as_seed, most_unknown, to_numpy
 from gpn.estimators.calibration import CalibratedSets
+from gpn.estimators.pieces import in_pieces
 
 ROWS_AT_ONCE = 10_000
 MOST_CANDIDATES = 3000
@@ -32,8 +33,9 @@ class Classifier(ClassifierMixin, CalibratedSets):
     ) -> Any:
         """Learn from labeled rows, and from unlabeled ones like those that will be asked about.
 
-        A row counts as often as its weight says. `checkpoint`, a path, keeps the fit in that
-        file while it runs: killed and called again, it goes on from there.
+        Unlabeled rows may be too many for memory: a memory-mapped array, a torch Dataset or a
+        `gpn.DiskPool`. A row counts as often as its weight says. `checkpoint`, a path, keeps the
+        fit in that file while it runs: killed and called again, it goes on from there.
         """
         X, y = validate_data(self, as_array(X), as_array(y), dtype=np.float64, allow_nd=True)
         check_classification_targets(y)
@@ -48,11 +50,13 @@ class Classifier(ClassifierMixin, CalibratedSets):
         self.calibration_scores_ = None
         return self
 
+    @in_pieces
     def predict(self, X: Any) -> Array:
         """The most probable class."""
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
 
+    @in_pieces
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities, averaged over the posterior."""
         return self._probabilities(self._inputs(X))
@@ -64,6 +68,7 @@ class Classifier(ClassifierMixin, CalibratedSets):
     def _sampled(self, draws: torch.Tensor) -> Array:
         return np.moveaxis(to_numpy(draws.softmax(-1)), 0, -1)
 
+    @in_pieces
     def entropy(self, X: Any) -> Array:
         """The entropy of `predict_proba`, in nats."""
         x = self._inputs(X)

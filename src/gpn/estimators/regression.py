@@ -12,6 +12,7 @@ from gpn import acquisition
 from gpn.core.checkpoint import Where
 from gpn.estimators.base import DRAWS, Array, as_array, as_seed, most_unknown, to_numpy
 from gpn.estimators.calibration import CalibratedIntervals
+from gpn.estimators.pieces import in_pieces
 from gpn.scaling import Scale
 
 MOST_CANDIDATES = 20_000
@@ -35,8 +36,9 @@ class Regressor(RegressorMixin, CalibratedIntervals):
     ) -> Any:
         """Learn from labeled rows, and from unlabeled ones like those that will be asked about.
 
-        A row counts as often as its weight says. `checkpoint`, a path, keeps the fit in that
-        file while it runs: killed and called again, it goes on from there.
+        Unlabeled rows may be too many for memory: a memory-mapped array, a torch Dataset or a
+        `gpn.DiskPool`. A row counts as often as its weight says. `checkpoint`, a path, keeps the
+        fit in that file while it runs: killed and called again, it goes on from there.
         """
         X, y = validate_data(
             self,
@@ -63,17 +65,26 @@ class Regressor(RegressorMixin, CalibratedIntervals):
         """
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, got both.")
-        x = self._inputs(X)
-        if return_std:
-            centre, variance = map(to_numpy, self.posterior_.moments(x))
-            std = np.sqrt(variance) * self.y_scale_.scale
-            return self._out(self.y_scale_.undo(centre)), self._out(std)
-        mean = self._out(self.y_scale_.undo(to_numpy(self.posterior_.mean(x))))
         if not return_cov:
-            return mean
+            return self._with_std(X) if return_std else self._mean(X)
+        x = self._inputs(X)
         covariance = np.moveaxis(to_numpy(self.posterior_.covariance(x)), 0, -1)
-        return mean, self._out(covariance * self.y_scale_.scale**2)
+        return self._mean_at(x), self._out(covariance * self.y_scale_.scale**2)
 
+    @in_pieces
+    def _mean(self, X: Any) -> Array:
+        return self._mean_at(self._inputs(X))
+
+    @in_pieces
+    def _with_std(self, X: Any) -> tuple[Array, Array]:
+        centre, variance = map(to_numpy, self.posterior_.moments(self._inputs(X)))
+        std = np.sqrt(variance) * self.y_scale_.scale
+        return self._out(self.y_scale_.undo(centre)), self._out(std)
+
+    def _mean_at(self, x: torch.Tensor) -> Array:
+        return self._out(self.y_scale_.undo(to_numpy(self.posterior_.mean(x))))
+
+    @in_pieces
     def predict_interval(
         self, X: Any, level: float = 0.95, *, observation_noise: bool | None = None
     ) -> tuple[Array, Array]:

@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gpn.core.ahead import ended
 from gpn.core.checkpoint import Where, kept
 from gpn.core.config import (
     Config,
@@ -113,7 +114,7 @@ class Ensemble:
         device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
         members, terms, streams = ensemble_step(config, task.to(device, dtype), seeds)
         keep = kept(checkpoint, config, task, rng, device)
-        with keep as file, progress_bar("ensemble", show=progress) as report:
+        with keep as file, progress_bar("ensemble", show=progress) as report, ended(streams):
             history = train(members, terms, config.train, report, streams=streams, kept=file)
         return EnsemblePosterior(members, task.signature, config, history)
 
@@ -224,10 +225,10 @@ def _output_terms(
     """data + β ‖f_j(x') − f(x'; θ_j)‖², with labels and pool in one forward pass."""
     pool, prior = task.required_pool("an output-regularised ensemble"), _prior(config, task, seeds)
     rng = as_generator(seeds, task.x_obs.device)
-    labels = _labels(config, task, rng)
+    labels, drawn = _labels(config, task, rng), pool.draws(config.train.pool_batch, seeds)
 
     def rows() -> tuple[Tensor, ...]:
-        picked, x_pool = labels.next(), pool.draw(config.train.pool_batch, rng)
+        picked, x_pool = labels.next(), drawn.next(rng)
         x = task.varied(torch.cat([task.x_obs[picked], x_pool]), rng)
         return x, task.y_obs[picked], x_pool
 
@@ -238,7 +239,7 @@ def _output_terms(
             "anchor": config.anchor_weight * anchor_gap(generated, prior(x_pool)).sum(),
         }
 
-    return _feed(config, rows, terms), labels.streams
+    return _feed(config, rows, terms), [*labels.streams, *drawn.streams]
 
 
 def _labeled(

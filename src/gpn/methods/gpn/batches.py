@@ -10,7 +10,7 @@ from gpn.core.batch import Batch
 from gpn.core.pool import Pool, TensorPool
 from gpn.core.strangers import made_up
 from gpn.core.task import Task
-from gpn.core.train import LabelBatches
+from gpn.core.train import LabelBatches, Stream
 from gpn.core.types import Inputs, as_generator, laid_out
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.setting import Setting
@@ -35,22 +35,22 @@ def kept_rows(config: GPNConfig, task: Task, pool: Pool, rng: torch.Generator) -
 
 @dataclass(frozen=True)
 class Batches:
-    """A function that gives the next batch, and the labels that it goes through."""
+    """A function that gives the next batch, and all that moves on when it does."""
 
     next: Callable[[torch.Generator], Batch]
-    labels: LabelBatches
+    streams: list[Stream]
 
 
 def fresh_batches(setting: Setting) -> Batches:
     """Labels in turn, and pool rows drawn anew."""
     task, rows_of = setting.task, _labels(setting)
+    drawn = setting.pool.draws(setting.train.pool_batch, setting.seeds)
 
     def next_batch(rng: torch.Generator) -> Batch:
         rows = rows_of.next()
-        x_pool = setting.pool.draw(setting.train.pool_batch, rng)
-        return _batch(task, rows, x_pool, None, rng)
+        return _batch(task, rows, drawn.next(rng), None, rng)
 
-    return Batches(next_batch, rows_of)
+    return Batches(next_batch, [*rows_of.streams, *drawn.streams])
 
 
 def stored_batches(setting: Setting, stored: Inputs) -> Batches:
@@ -66,7 +66,7 @@ def stored_batches(setting: Setting, stored: Inputs) -> Batches:
         picked = torch.randint(len(stored), size, generator=rng, device=rng.device)
         return _batch(task, rows, stored[picked], picked, rng)
 
-    return Batches(next_batch, rows_of)
+    return Batches(next_batch, rows_of.streams)
 
 
 def _batch(

@@ -110,6 +110,12 @@ class GPNConfig(Config):
         self._check_combinations()
 
     def _check_combinations(self) -> None:
+        several = self.train is not None and self.train.devices * self.train.num_nodes > 1
+        if several and (self.generator, self.pairing) == ("concat", "one"):
+            raise ValueError(
+                "rows that have a code each cannot be split among processes where codes join them, "
+                "got generator='concat' and pairing='one' on several devices; use pairing='every'."
+            )
         if self.anchor == "joint" and self.pairing == "one":
             raise ValueError(
                 "joint anchors compare whole functions and need pairing='every', got 'one'; "

@@ -1,16 +1,20 @@
 """Fitting a GPN: choose the parts for the task, put them together, train."""
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 
+from gpn.core.ahead import ended
 from gpn.core.batch import Batch
 from gpn.core.checkpoint import Kept, Where, kept
 from gpn.core.diagnostic import warn_of
 from gpn.core.divergence import TrainingDiverged
+from gpn.core.fingerprint import fingerprint
 from gpn.core.networks import MLPTrunk
 from gpn.core.noise import learnt_noise_std
+from gpn.core.parallel import Processes, together
 from gpn.core.prior import MLPPrior
 from gpn.core.replay import Feed
 from gpn.core.spectral import spectral_axes
@@ -22,6 +26,7 @@ from gpn.methods.gpn.diagnose import KINDS
 from gpn.methods.gpn.frozen import is_frozen, on_features, on_rows
 from gpn.methods.gpn.parts import Parts, assemble
 from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
+from gpn.methods.gpn.sample import sampled
 from gpn.methods.gpn.search import FEWEST_LABELS, Fit, chosen_beta
 from gpn.methods.gpn.setting import Setting, Shared
 from gpn.progress import progress_bar
@@ -46,13 +51,18 @@ class GPN:
         _check_size(task)
         config, seeds = self.config.resolved(task), as_generator(rng)
         train_config = config.train or TrainConfig()
-        device, dtype = train_config.pick_device(), train_config.pick_dtype(task.x_obs)
+        processes, dtype = train_config.processes(), train_config.pick_dtype(task.x_obs)
+        device = train_config.pick_device() if processes is None else processes.device
+        leads = processes is None or processes.leads
+        kind = device if processes is None else torch.device(device.type)
         moved = task.to(device, dtype)
         with (
-            kept(checkpoint, config, task, rng, device) as file,
-            progress_bar("GPN", show=progress) as report,
+            together(processes, lambda: fingerprint(config, task, rng, kind)),
+            kept(checkpoint, config, task, rng, kind, writes=leads) as file,
+            progress_bar("GPN", show=progress if leads else False) as report,
         ):
-            fit = partial(fit_resolved, file=file)
+            moved = sampled(config, moved, seeds)
+            fit = partial(fit_resolved, file=file, processes=processes)
             if is_frozen(config):
                 head_config, seen, features = on_features(config, moved, seeds)
                 head = _fit(head_config, seen, seeds, report, fit)
@@ -80,6 +90,7 @@ def fit_resolved(
     story: dict[str, Any],
     file: Kept | None = None,
     shared: Shared | None = None,
+    processes: Processes | None = None,
 ) -> GPNPosterior:
     """Train the variant that `config` fully names, on a task already on its device."""
     train_config, pool = config.train or TrainConfig(), task.required_pool("a GPN")
@@ -88,13 +99,13 @@ def fit_resolved(
     parts = assemble(setting)
     rng = as_generator(seeds, setting.device)
 
-    objective, terms = parts.objective, step_of(parts, rng)
+    objective, terms = parts.objective, step_of(parts, rng, alone=processes is None)
+    split = nullcontext() if processes is None else processes.rows_split(objective.generator)
     try:
-        with seeded(seeds) as torchs:
-            streams = [rng, *parts.batches.labels.streams, *torchs]
-            story["history"] = train(
-                objective, terms, train_config, report, objective.undecayed, streams, file
-            )
+        with seeded(seeds) as torchs, ended(parts.batches.streams), split:
+            streams = [rng, *parts.batches.streams, *torchs]
+            how = objective.undecayed, streams, file, processes
+            story["history"] = train(objective, terms, train_config, report, *how)
     except TrainingDiverged as error:
         error.posterior = make_posterior(objective.generator, task.signature, config, story)
         raise
@@ -102,14 +113,15 @@ def fit_resolved(
     return make_posterior(objective.generator, task.signature, config, story)
 
 
-def step_of(parts: Parts, rng: torch.Generator) -> Feed:
-    """One step: the next batch, and the objective's terms on it."""
+def step_of(parts: Parts, rng: torch.Generator, *, alone: bool = True) -> Feed:
+    """One step: the next batch, and the objective's terms on it; what processes exchange in it
+    cannot be replayed."""
     objective = parts.objective
     return Feed(
         lambda: parts.batches.next(rng).tensors,
         lambda *tensors: objective.terms(Batch(*tensors), rng),
         [rng],
-        parts.replayable,
+        parts.replayable and alone,
     )
 
 
