@@ -18,7 +18,7 @@ from benchmarks.harness import Row, in_turn, seconds
 from benchmarks.networks import plain_network
 from benchmarks.place import Place
 from gpn import GPN, GPNConfig, metrics
-from gpn.core.networks import fit_features
+from gpn.core.input_features import fit_features
 from gpn.core.train import LabelBatches, TrainConfig, train
 from gpn.core.types import as_generator, seeded
 

@@ -1,7 +1,9 @@
 """Active learning: ask for the labels that tell most, and need fewer of them.
 
 Three digits that look alike (3, 8 and 9), ten labels to begin with, five more each round: those
-that `suggest` asks for, or as many at random. Some ten seconds on one core.
+that `suggest` asks for, or as many at random. Some ten seconds on one core. One run of a case that
+was picked because it shows the gain; on all ten digits it is smaller, and there are tables where
+`suggest` loses: five seeds of both are in experiments/README.md.
 """
 
 from pathlib import Path

@@ -18,6 +18,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from gpn.botorch import GPNModel
+from gpn.plots.palette import CYCLE
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--steps", type=int, default=30)
@@ -43,6 +44,7 @@ def most_promising(model, y):
 
 
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
+ax.set_prop_cycle(color=CYCLE)
 ways = {"GPN": by_gpn, "Gaussian process": by_gaussian_process}
 for name, next_point in {**ways, "random search": lambda x, y: sobol[len(x), None]}.items():
     torch.manual_seed(0)
@@ -55,4 +57,3 @@ ax.set(yscale="log", xlabel="experiments after the first six", ylabel="maximum â
 figure.legend(loc="outside lower center", ncols=3, frameon=False)
 options.out.parent.mkdir(parents=True, exist_ok=True)
 figure.savefig(options.out, dpi=150)
-print(f"the picture is {options.out}")

@@ -11,17 +11,8 @@ from torch import nn
 
 import gpn
 from gpn.core.generator import ConcatGenerator
-from gpn.core.networks import (
-    ACTIVATIONS,
-    Erf,
-    Frozen,
-    Ramps,
-    Waves,
-    conv_features,
-    conv_stack,
-    fresh,
-    mlp,
-)
+from gpn.core.input_features import Frozen, Ramps, Waves
+from gpn.core.networks import ACTIVATIONS, Erf, conv_features, conv_stack, fresh, mlp
 
 
 def seeded(seed: int = 0) -> torch.Generator:

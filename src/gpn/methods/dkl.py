@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from gpn.core.checkpoint import Where, kept
 from gpn.core.config import Config, require_counts, require_positive, require_positive_if_given
-from gpn.core.networks import MLPTrunk, Trunk, fit_features, fresh, mlp
+from gpn.core.input_features import fit_features
+from gpn.core.networks import MLPTrunk, Trunk, fresh, mlp
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
 from gpn.core.train import LabelBatches, TrainConfig, train

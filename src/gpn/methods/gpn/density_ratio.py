@@ -8,8 +8,9 @@ from torch.nn import functional
 
 from gpn.core.checkpoint import Kept
 from gpn.core.generator import AffineGenerator
+from gpn.core.input_features import fit_features
 from gpn.core.mixture import Learner, LogRatio
-from gpn.core.networks import ModuleTrunk, Trunk, fit_features
+from gpn.core.networks import ModuleTrunk, Trunk
 from gpn.core.replay import Feed
 from gpn.core.train import LabelBatches, Report, Stream, Terms, TrainConfig, train
 from gpn.core.types import Inputs, as_generator, laid_out, seeded

@@ -5,7 +5,8 @@ g(x, z) = head(φ(x), z),   a prior over functions of φ(x), and only the head i
 
 import torch
 
-from gpn.core.networks import Frozen, MLPTrunk, ModuleTrunk
+from gpn.core.input_features import Frozen
+from gpn.core.networks import MLPTrunk, ModuleTrunk
 from gpn.core.pool import TensorPool
 from gpn.core.task import Task
 from gpn.core.types import as_generator

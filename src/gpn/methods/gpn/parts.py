@@ -13,8 +13,9 @@ from gpn.core.chunks import by_parts, joined, rows_at_once
 from gpn.core.conditioned import Distil, condition
 from gpn.core.embedding import Embedding
 from gpn.core.generator import AffineGenerator, Generator
+from gpn.core.input_features import fit_features
 from gpn.core.left_out import left_out_variance, posterior_variance
-from gpn.core.networks import MLPTrunk, ModuleTrunk, Trunk, fit_features
+from gpn.core.networks import MLPTrunk, ModuleTrunk, Trunk
 from gpn.core.objective import ClosedForm, ClosedFormClasses, MonteCarlo, Objective
 from gpn.core.pool import TensorPool
 from gpn.core.prior import ModulePrior, Prior

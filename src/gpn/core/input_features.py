@@ -1,0 +1,106 @@
+"""What a network may see beside, or in place of, the numbers of a row themselves."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gpn.core.types import Inputs
+
+ROWS_AT_ONCE = 1024
+
+
+class Frozen(nn.Module):
+    """(φ(x) − shift) / scale of a module φ that nothing changes: neither gradients nor `train()`.
+
+    `fit` brings each feature to mean 0 and standard deviation 1, as priors expect their inputs.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, module: nn.Module, size: int) -> None:
+        super().__init__()
+        self.module = module.requires_grad_(False)  # noqa: FBT003
+        self.register_buffer("shift", torch.zeros(size))
+        self.register_buffer("scale", torch.ones(size))
+        self.train()
+
+    def train(self, mode: bool = True) -> "Frozen":  # noqa: FBT001
+        """Stay in eval mode: dropout is off, and batch norm keeps the statistics that it has."""
+        return super().train(False)  # noqa: FBT003
+
+    @torch.no_grad()
+    def fit(self, x: Inputs) -> Tensor:
+        """Take the scale of these rows, and give their features, computed some rows at a time.
+
+        A feature that never changes becomes 0.
+        """
+        features = torch.cat([self.module(part) for part in x.split(ROWS_AT_ONCE)])
+        spread = features.std(0, correction=0)
+        self.shift.copy_(features.mean(0))
+        self.scale.copy_(torch.where(spread > 1e-6 * features.abs().amax(0), spread, 1.0))
+        return (features - self.shift) / self.scale
+
+    @torch.no_grad()
+    def forward(self, x: Inputs) -> Tensor:
+        return (self.module(x) - self.shift) / self.scale
+
+
+class Waves(nn.Module):
+    """x with `count` random waves cos(w·x + c) beside it."""
+
+    frequencies: Tensor
+    phases: Tensor
+
+    def __init__(
+        self, dim: int, count: int, scales: tuple[float, float], rng: torch.Generator
+    ) -> None:
+        super().__init__()
+        low, high = scales
+        scale = low * (high / low) ** torch.rand(count, generator=rng)
+        directions = torch.randn(dim, count, generator=rng) / dim**0.5
+        self.register_buffer("frequencies", scale * directions)
+        self.register_buffer("phases", 2 * math.pi * torch.rand(count, generator=rng))
+
+    def forward(self, x: Inputs) -> Tensor:
+        flat = x.flatten(1)
+        return torch.cat([flat, (flat @ self.frequencies + self.phases).cos()], dim=1)
+
+
+class Ramps(nn.Module):
+    """x with piecewise linear codes of each number beside it (Gorishniy et al. 2022).
+
+    Ramp b rises from −1 to 1 between quantiles b and b + 1 of its number; before `fit` those are
+    the quantiles of a standard normal law.
+    """
+
+    starts: Tensor
+    widths: Tensor
+
+    def __init__(self, dim: int, count: int) -> None:
+        super().__init__()
+        inner = torch.linspace(0, 1, count + 1)[1:-1]
+        cuts = torch.cat([torch.tensor([-3.0]), torch.special.ndtri(inner), torch.tensor([3.0])])
+        self.register_buffer("starts", cuts[:-1].expand(dim, -1).clone())
+        self.register_buffer("widths", cuts.diff().expand(dim, -1).clone())
+
+    def fit(self, x: Inputs) -> None:
+        """Cut each number at its quantiles among the rows; equal cuts become a step."""
+        levels = torch.linspace(0, 1, self.starts.shape[1] + 1, dtype=torch.float64)
+        cuts = torch.from_numpy(np.quantile(x.flatten(1).double().cpu().numpy(), levels, axis=0)).T
+        self.starts.copy_(cuts[:, :-1])
+        self.widths.copy_(cuts.diff().clamp_min(1e-6))
+
+    def forward(self, x: Inputs) -> Tensor:
+        flat = x.flatten(1)
+        ramps = ((flat[:, :, None] - self.starts) / self.widths).clamp(0.0, 1.0)
+        return torch.cat([flat, (2 * ramps - 1).flatten(1)], dim=1)
+
+
+def fit_features(features: nn.Module, rows: Callable[[], Inputs]) -> None:
+    """Let features that depend on the data, if these are such, see some rows."""
+    if isinstance(features, Ramps):
+        features.fit(rows())
