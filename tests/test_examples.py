@@ -40,7 +40,7 @@ def numbers(text: str) -> list[float]:
 
 def strangers_are_flagged(said: str) -> None:
     known, strange, *_ = numbers(said)
-    assert known < 30
+    assert known < 12
     assert strange > 80
 
 
@@ -51,7 +51,7 @@ def suggestions_are_better(said: str) -> None:
 
 def the_night_is_scored(said: str) -> None:
     (aside,) = numbers(said)
-    assert 1400 < aside < 3000, "the 1,500 rows in °F, and few others"
+    assert 1400 < aside < 2100, "the 1,500 rows in °F, and few others"
 
 
 SHORT = {"bayesian_optimisation": ["--steps", "2"]}
