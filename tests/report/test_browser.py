@@ -279,7 +279,7 @@ def test_the_page_of_a_long_and_wide_pool_is_small_and_quick(browser: Any, tmp_p
     names = [f"column {i}" for i in range(81)]
     pool = pd.DataFrame(rng.normal(size=(17_000, 81)), columns=names)
     labeled = pool.iloc[:300].assign(y=pool["column 0"])
-    config = gpn.GPNConfig(**SETTINGS, trunk=gpn.MLPTrunk(widths=(16,)), n_axes=20)
+    config = gpn.GPNConfig(**SETTINGS, trunk=gpn.MLPTrunk(widths=(16,)), n_axes=40)
     model = model_of(gpn.GPNRegressor(config, random_state=0), labeled, "y", pool.iloc[:500])
     path = write_report(model, labeled, pool, tmp_path / "wide.html")
     assert path.stat().st_size < 10e6

@@ -38,7 +38,7 @@ def _ground(setting: Setting) -> Ground:
     n_real = round((1 - (setting.config.made_up or 0.0)) * len(given))
     reference = _with_strangers(setting, given)
     enough = ENOUGH_KEPT_CLASSES if setting.task.is_classification else ENOUGH_KEPT
-    axes = spectral_axes_of(setting, reference, setting.config.n_axes, enough)
+    axes = spectral_axes_of(setting, reference, setting.config.n_axes, enough, n_real)
     kept = setting.story["prior_variance_kept"]
     if setting.config.anchor == "independent":
         axes = StretchedAxes(axes)
@@ -92,12 +92,17 @@ def _ratio(setting: Setting) -> tuple[Learner, float]:
     return network_ratio(setting.trunk, config, *how), NETWORK_FLOOR
 
 
-def spectral_axes_of(setting: Setting, reference: Inputs, most: int, enough: float) -> SpectralAxes:
-    """As many spectral axes as hold the share `enough` of the prior's variance, at most `most`."""
+def spectral_axes_of(
+    setting: Setting, reference: Inputs, most: int, enough: float, n_real: int | None = None
+) -> SpectralAxes:
+    """As many spectral axes as hold the share `enough` of the prior's variance, at most `most`.
+
+    How much they hold is judged at the first `n_real` rows, those that nobody made up.
+    """
     config, outputs = setting.config, setting.task.n_outputs
     landmarks = _landmarks(setting, reference)
     axes = spectral_axes(setting.prior, landmarks, outputs, most, enough, setting.seeds)
-    setting.story["prior_variance_kept"] = _kept(axes, reference[config.reference_rows :])
+    setting.story["prior_variance_kept"] = _kept(axes, reference[config.reference_rows : n_real])
     return axes
 
 
