@@ -113,21 +113,49 @@ def test_at_most_the_share_asked_for_of_known_rows_is_flagged(n: int) -> None:
     assert np.mean(flagged) == pytest.approx(max(0.05, 1 / (n + 1)), rel=0.1)
 
 
-def test_where_a_posterior_is_followed_no_label_is_held_out() -> None:
+def test_where_a_posterior_is_followed_few_labels_are_not_held_out() -> None:
     """Labels as if they had not been given set the threshold, and evidence sets the prior."""
-    model = GPNRegressor(GPNConfig(train=TrainConfig(steps=300)), random_state=0)
-    noisy = Y + RNG.normal(0, 1, len(Y))
-    model.fit(X, noisy, X_unlabeled=POOL)
-    assert model.posterior_.config.anchor == "conditioned"
-    assert len(model.reference_scores_) == 120
+    model = GPNRegressor(GPNConfig(train=TrainConfig(steps=600)), random_state=0)
+    few, noisy = X[:45], Y[:45] + RNG.normal(0, 1, 45)
+    model.fit(few, noisy, X_unlabeled=POOL)
+    assert model.posterior_.config.anchor == "joint"
+    assert len(model.reference_scores_) == 45
     known, strange = RNG.uniform(-1, 1, (500, 2)), RNG.uniform(2, 3, (500, 2))
     assert model.is_ood(known).mean() < 0.12
     assert model.is_ood(strange).mean() > 0.95
     config = model.posterior_.config
     assert config.noise_std == pytest.approx(1 / noisy.std(), rel=0.4)
     asked = model.config.replace(prior=gpn.MLPPrior(), noise_std=0.3)
-    told = GPNRegressor(asked, random_state=0).fit(X, Y, X_unlabeled=POOL).posterior_.config
+    told = GPNRegressor(asked, random_state=0).fit(few, noisy, X_unlabeled=POOL).posterior_.config
     assert (told.prior, told.noise_std) == (gpn.MLPPrior(), 0.3)
+
+
+@pytest.mark.parametrize(("n", "references"), [(80, 19), (400, 40)])
+def test_labels_without_noise_leave_known_rows_known(n: int, references: int) -> None:
+    """There the network's own error is larger than the exact spread: only held-out rows tell."""
+    x, new = RNG.normal(size=(n, 12)), RNG.normal(size=(400, 12))
+    pool = np.concatenate([RNG.normal(size=(200, 12)), 3 * RNG.normal(size=(200, 12))])
+    model = GPNRegressor(random_state=0).fit(x, x @ np.arange(12.0), X_unlabeled=pool)
+    assert len(model.reference_scores_) == references
+    assert model.is_ood(new).mean() < 0.2
+    assert model.is_ood(4 * new).mean() > 0.9
+
+
+def test_a_pool_is_no_array_where_all_rows_count_together(
+    regressor: GPNRegressor, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "pool.npy", POOL)
+    with pytest.raises(TypeError, match=r"must be an array, got DiskPool; pass np\.load"):
+        regressor.suggest(gpn.DiskPool(tmp_path / "pool.npy"), 2)
+
+
+def test_long_integers_on_disk_are_read_in_full(tmp_path: Path) -> None:
+    seconds = 1_700_000_000 + np.arange(300)
+    x = np.stack([seconds, seconds % 7], 1)
+    np.save(tmp_path / "rows.npy", x)
+    model = GPNRegressor(SHORT, random_state=0).fit(x, np.sin(seconds / 50), X_unlabeled=x)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    np.testing.assert_allclose(model.predict(mapped), model.predict(x), rtol=1e-5)
 
 
 def test_words_are_classes(classifier: GPNClassifier) -> None:

@@ -153,6 +153,8 @@ def test_only_independent_anchors_have_made_up_strangers() -> None:
     assert gpn.GPNConfig(beta=0.1).resolved(table_with(0.5)).made_up is None, "as many as it lacks"
     assert gpn.GPNConfig().resolved(table_with(0.5)).made_up == 0, "conditioned anchors have none"
     assert gpn.GPNConfig.paper().resolved(table_with(0.5)).made_up == 0
+    classes = gpn.Task(some(80, 12), torch.arange(80) % 5, pool=some(80, 12))
+    assert gpn.GPNConfig().resolved(classes).made_up == 0
 
 
 @pytest.mark.slow

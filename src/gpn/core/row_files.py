@@ -183,8 +183,8 @@ def _checked(array: Any, name: str) -> Any:
 
 
 def _native(rows: Array) -> Array:
-    """In the computer's own byte order, and in numbers that torch has."""
-    if rows.dtype.kind == "u" and rows.dtype.itemsize > 1:
+    """In the computer's own byte order, and in numbers that torch has; long integers in full."""
+    if rows.dtype.kind in "iu" and rows.dtype.itemsize > 1:
         return rows.astype(np.float64)
     return rows.astype(rows.dtype.newbyteorder("="), copy=False)
 

@@ -9,6 +9,7 @@ Rows are scaled here, column by column; what comes back is in the units of the d
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -70,8 +71,10 @@ class _GPN:
     def _knows_left_out(self, task: Task) -> bool:
         """Where the fit follows the prior's exact posterior, rather than telling rows apart."""
         config = self._given()
-        close = not task.is_classification and not is_frozen(config)
-        return close and config.resolved(task).anchor in ("joint", "conditioned")
+        close = (config.codes, config.generator) == ("spectral", "affine")
+        if task.is_classification or is_frozen(config) or not close:
+            return False
+        return config.resolved(task).anchor in ("joint", "conditioned")
 
     def _method(self, task: Task) -> GPN:
         config = self._given()
@@ -101,10 +104,16 @@ class GPNRegressor(_GPN, Regressor):
     device: "auto" takes a GPU if there is one. verbose: a progress bar.
     """
 
-    def _left_out_scores(self) -> Array:
+    def _left_out_scores(self, x: Tensor) -> Array:
+        """(v₋ + max(0, Var[g] − v))^{1/2} at the labels `x`, with v and v₋ of the exact posterior:
+        where the network has more variance than that, so it has at new rows."""
         assert isinstance(self.posterior_, GPNPosterior)
-        variance = self.posterior_.report["left_out_variance"].double()  # that of every target
-        return to_numpy((self.n_targets_ * variance).sqrt())
+        story = self.posterior_.report
+        exact, left_out = (
+            self.n_targets_ * to_numpy(story[name].double())  # of every target
+            for name in ("label_variance", "left_out_variance")
+        )
+        return np.sqrt(left_out + (self._scores(x) ** 2 - exact).clip(0))
 
 
 class GPNClassifier(_GPN, Classifier):

@@ -44,8 +44,8 @@ class Estimator(BaseEstimator):
     Attributes after `fit`
         posterior_: what was fitted, in scaled units. x_scale_: how columns were scaled.
         reference_scores_: sorted OOD scores of known rows, which set the threshold of `is_ood`:
-        of labels as if they had not been given, where that has a closed form, else of labels
-        that were held out (with fewer than 50 labels, of the labels themselves).
+        of labels that were held out; with fewer than 50, of the labels as if they had not been
+        given, where that has a closed form, else of the labels themselves.
     """
 
     verbose: bool
@@ -61,8 +61,8 @@ class Estimator(BaseEstimator):
         """Whether the method tells how unknown labels would be without themselves."""
         return False
 
-    def _left_out_scores(self) -> Array:
-        """Scores of the labels, each as if it had not been given."""
+    def _left_out_scores(self, x: torch.Tensor) -> Array:
+        """Scores of the labels at `x`, each as if it had not been given."""
         raise NotImplementedError
 
     def _scale(self, X: Array) -> Scale:
@@ -95,14 +95,15 @@ class Estimator(BaseEstimator):
         targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
         task = Task(x, targets, pool=unlabeled, n_classes=n_classes)
         held_out = np.arange(0)
-        if not self._knows_left_out(task):
-            kept, held_out = _split(_groups(X, y), y if n_classes else None, state)
+        groups = _groups(X, y)
+        if groups[-1] + 1 >= FEWEST_TO_HOLD_OUT or not self._knows_left_out(task):
+            kept, held_out = _split(groups, y if n_classes else None, state)
             task = task.labels(torch.from_numpy(kept))
         show = True if self.verbose else None
         method = self._method(task)
         keep = {} if checkpoint is None else self._kept_in(checkpoint, method)
         self.posterior_ = method.fit(task, rng=seed, progress=show, **keep)
-        scores = self._scores(x[held_out]) if len(held_out) else self._left_out_scores()
+        scores = self._scores(x[held_out]) if len(held_out) else self._left_out_scores(x)
         self.reference_scores_ = np.sort(scores)
 
     def _scaled_pool(self, X: Array, X_unlabeled: Any) -> torch.Tensor | Pool | None:
@@ -131,6 +132,11 @@ class Estimator(BaseEstimator):
         return {"checkpoint": checkpoint}
 
     def _validated(self, X: Any) -> Array:
+        if isinstance(X, Pool):
+            raise TypeError(
+                f"these rows are needed all at once and must be an array, got {type(X).__name__}; "
+                "pass np.load(path), or those of its rows that matter."
+            )
         return validate_data(self, as_array(X), reset=False, dtype=np.float64, allow_nd=True)
 
     def _rows(self, X: Array) -> torch.Tensor:
@@ -235,6 +241,8 @@ def _split(
         first = np.unique(own[order], return_index=True)[1]
         order = np.concatenate([np.delete(order, first), order[first]])
         count = min(count, n - len(first))
+    if count == 0:
+        return everything, everything
     held_out = np.isin(groups, order[:count])
     return everything[~held_out], everything[held_out]
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from gpn.core.conformal import class_scores, conformal_quantile, interval_scores
 from gpn.core.shapes import require_level
 from gpn.estimators.base import Array, Estimator, as_array, to_numpy
+from gpn.estimators.pieces import in_pieces
 from gpn.scaling import Scale
 
 SMALLEST_STD = 1e-6  # of a target's own, so that a model that is sure of itself can be corrected
@@ -94,6 +95,7 @@ class CalibratedSets(Calibrated):
         classes = torch.from_numpy(class_numbers(self.classes_, y))
         return class_scores(torch.from_numpy(self._probabilities(x)), classes)
 
+    @in_pieces
     def predict_set(self, X: Any, level: float = 0.95) -> NDArray[np.bool_]:
         """Which classes a row may have, ``(n, classes)``: `level` of new rows have theirs in it.
 

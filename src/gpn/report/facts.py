@@ -10,7 +10,7 @@ from gpn.methods.registry import name_of
 from gpn.table_model import TableModel
 
 Lines = list[tuple[str, str]]
-HELD = "held-out rows that set the threshold"
+HELD = "known rows that set the threshold"
 
 
 def facts_of(model: TableModel) -> dict[str, Any]:

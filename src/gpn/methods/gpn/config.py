@@ -24,6 +24,7 @@ JOINT_TARGET_DIMENSIONS = 2
 JOINT_DIMENSIONS = 10
 # Joint anchors of classes tie all logits: a code axis for each, which is slow where they are many.
 FEW_CLASSES = 4
+MOST_JOINT_CLASSES = 20
 # In a wide table, conditioned anchors predict and detect better up to about a thousand labels.
 WIDE_CONDITIONED_LABELS = 1000
 MADE_UP = 1 / 3
@@ -55,8 +56,9 @@ class GPNConfig(Config):
         "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
     made_up
         Share of the pool that is made up, from labeled rows (`core/strangers.py`), for
-        independent anchors with spectral codes. None is a third for images, and for tables what
-        the pool lacks: none where about a third of its rows are unlike the labeled ones.
+        independent anchors with spectral codes. None is a third for images, and for tables of
+        targets with mixture weights what the pool lacks: nothing where about a third of its rows
+        are unlike the labeled ones.
     n_axes, noise_axes
         Most function axes per output (spectral codes), and most noise axes.
     n_anchors, code_dim, code_noise
@@ -185,7 +187,9 @@ class GPNConfig(Config):
             )
         if self.made_up is not None or not possible:
             return self.made_up or 0.0
-        return MADE_UP if len(task.input_shape) == 3 else None
+        if len(task.input_shape) == 3:
+            return MADE_UP
+        return 0.0 if task.is_classification else None
 
     def _prior(self, task: Task, anchor: str) -> PriorSpec:
         """The paper's, or half as high where strangers in a wide table are to be told apart."""
@@ -260,8 +264,11 @@ class GPNConfig(Config):
         to the truth beyond."""
         most = JOINT_CLASS_LABELS if task.is_classification else JOINT_LABELS
         dimensions = JOINT_TARGET_DIMENSIONS if closer else JOINT_DIMENSIONS
-        few = task.is_classification and task.n_outputs <= FEW_CLASSES and not self._asks_for_beta
-        return len(task.x_obs) <= most and (few or task.input_shape[0] <= dimensions)
+        narrow = task.input_shape[0] <= dimensions
+        if task.is_classification:
+            few = task.n_outputs <= FEW_CLASSES and not self._asks_for_beta
+            narrow = few or (narrow and task.n_outputs <= MOST_JOINT_CLASSES)
+        return len(task.x_obs) <= most and narrow
 
     def _few_of_many(self, task: Task) -> bool:
         """Few labels of a wide table."""

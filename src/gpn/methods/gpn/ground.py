@@ -29,8 +29,10 @@ def ground_of(setting: Setting) -> Ground:
     """Pool rows with the spectral axes there: found once, for this fit and those that share."""
     if setting.shared.ground is None:
         setting.shared.ground = _ground(setting)
-    setting.story["prior_variance_kept"] = setting.shared.ground.kept
-    return setting.shared.ground
+    ground = setting.shared.ground
+    setting.story["prior_variance_kept"] = ground.kept
+    setting.story["made_up_rows"] = len(ground.reference) - ground.n_real
+    return ground
 
 
 def _ground(setting: Setting) -> Ground:
@@ -57,7 +59,6 @@ def _with_strangers(setting: Setting, reference: Inputs) -> Tensor:
         return reference
     count = round(lacking / (1 - ENOUGH_STRANGERS) * len(reference))
     setting.shared.weights = None  # those of the longer pool are to be found
-    setting.story["made_up_rows"] = count
     rng = as_generator(setting.seeds, setting.device)
     return torch.cat([reference, made_up(setting.task.x_obs, count, rng)])
 

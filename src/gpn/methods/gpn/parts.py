@@ -247,7 +247,7 @@ def _noise_std(setting: Setting) -> float:
 def _note_left_out(setting: Setting, variance: Float[Tensor, "N"]) -> None:
     """How unknown each label's row would be without it, from the variances given all of them."""
     left_out = left_out_variance(variance, setting.task.x_obs, _noise_std(setting))
-    setting.story["left_out_variance"] = left_out
+    setting.story["label_variance"], setting.story["left_out_variance"] = variance, left_out
 
 
 def _check_joint(setting: Setting) -> None:
