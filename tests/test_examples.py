@@ -40,7 +40,7 @@ def numbers(text: str) -> list[float]:
 
 def strangers_are_flagged(said: str) -> None:
     known, strange, *_ = numbers(said)
-    assert known < 12
+    assert known < 25, "a twentieth on average over fits, by the highest of some 25 scores"
     assert strange > 80
 
 
