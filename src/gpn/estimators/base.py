@@ -158,17 +158,10 @@ class Estimator(BaseEstimator):
         return self.ood_score(X) > self.threshold(fpr)
 
     def threshold(self, fpr: float = 0.05) -> float:
-        """The score that at most a share `fpr` of new known rows exceeds, on average over fits.
-
-        The ⌈(n + 1)(1 − fpr)⌉-th of n reference scores: of n + 1 rows that are alike each is as
-        likely as any other to score highest. Where n is too small for that it is the highest, and
-        the share is 1/(n + 1).
-        """
+        """The score that at most a share `fpr` of new known rows exceeds, on average over fits."""
         if not 0 < fpr < 1:
             raise ValueError(f"fpr must lie strictly between 0 and 1, got {fpr}; try 0.05.")
-        n = len(self.reference_scores_)
-        place = math.ceil((n + 1) * (1 - fpr) - 1e-9)
-        return float(self.reference_scores_[min(place, n) - 1])
+        return threshold_of(self.reference_scores_, fpr)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """The whole model as one file, for `gpn.load`."""
@@ -193,6 +186,17 @@ class Estimator(BaseEstimator):
 
     def _draws(self, x: torch.Tensor, n: int, seed: int) -> torch.Tensor:
         return self.posterior_.sample(x, n, rng=seed).cpu().double()
+
+
+def threshold_of(reference: Array, fpr: float) -> float:
+    """The ⌈(n + 1)(1 − fpr)⌉-th lowest of n scores of known rows.
+
+    Of n + 1 rows that are alike each is as likely as any other to score highest. Where n is too
+    small for that it is the highest, which a share 1/(n + 1) of known rows exceeds.
+    """
+    n = len(reference)
+    place = math.ceil((n + 1) * (1 - fpr) - 1e-9)
+    return float(np.sort(reference)[min(place, n) - 1])
 
 
 def as_array(values: Any) -> Any:

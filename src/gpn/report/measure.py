@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from gpn.core.gaussian import GaussianPosterior
+from gpn.estimators.base import threshold_of
 
 Array = NDArray[np.float64]
 LEVELS = np.append(np.linspace(0.05, 0.95, 19), 0.99)
@@ -128,6 +129,6 @@ def _ends(values: Array, *, log: bool) -> tuple[float, float]:
 
 def flags(reference: Array, groups: dict[str, Array]) -> dict[str, Any]:
     """For each rate of false alarms: the threshold, and the share of each group above it."""
-    limits = np.quantile(reference, 1 - FALSE_ALARMS)
+    limits = np.array([threshold_of(reference, rate) for rate in FALSE_ALARMS])
     shares = {name: (values[:, None] > limits).mean(0) for name, values in groups.items()}
     return {"rates": FALSE_ALARMS, "limits": limits, "shares": shares}
