@@ -130,7 +130,9 @@ def test_where_a_posterior_is_followed_few_labels_are_not_held_out() -> None:
     assert (told.prior, told.noise_std) == (gpn.MLPPrior(), 0.3)
 
 
-@pytest.mark.parametrize(("n", "references"), [(80, 19), (400, 40)])
+@pytest.mark.parametrize(
+    ("n", "references"), [(80, 19), pytest.param(400, 40, marks=pytest.mark.slow)]
+)
 def test_labels_without_noise_leave_known_rows_known(n: int, references: int) -> None:
     """There the network's own error is larger than the exact spread: only held-out rows tell."""
     x, new = RNG.normal(size=(n, 12)), RNG.normal(size=(400, 12))

@@ -15,7 +15,7 @@ def rows(n: int, dim: int, seed: int) -> Tensor:
     return 2 * unit - 1
 
 
-@pytest.mark.parametrize("dim", [6, 20])
+@pytest.mark.parametrize("dim", [6, pytest.param(20, marks=pytest.mark.slow)])
 def test_few_labels_in_many_dimensions_leave_the_exact_spread_and_mean(dim: int) -> None:
     """Anchored row by row, 40 labels of 20 columns would teach next to nothing."""
     x, new = rows(40, dim, seed=0), rows(200, dim, seed=1)
