@@ -65,3 +65,28 @@ def test_the_command_lines_figures_are_those_of_its_file() -> None:
         f"{measured['ood_auc']:.3f}, and {100 * measured['coverage_95']:.0f} % of new labels"
     )
     assert said in " ".join(README.split())
+
+
+def benchmark(name: str) -> dict[str, float]:
+    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    return {row["what"]: row["value"] for row in json.loads(path.read_text())["rows"]}
+
+
+def test_the_memory_of_big_pools_is_that_of_its_file() -> None:
+    found = benchmark("big_pool")
+    small, large = (
+        found[f"default_fit, {rows} rows of 81 float32 in .npy: peak memory"]
+        for rows in ("100,000", "10,000,000")
+    )
+    assert f"from {small:.0f} to {large:.0f} MB" in " ".join(README.split())
+
+
+def test_the_benchmarks_figures_are_those_of_their_files() -> None:
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    images = "10000 images, TF32: ratio"
+    assert f"TF32 | {benchmark('draws')[images]:.3f} ×" in text
+    assert f"TF32 | **{benchmark('moments')[images]:.3f} ×**" in text
+    step = "200 steps of 256 labels, steps replayed: ratio"
+    assert f"both replayed | {benchmark('training')[step]:.2f} ×" in text
+    members = "40 steps, members on the same trunk: ratio"
+    assert f"as one axis | {benchmark('ensemble')[members]:.3f} ×" in text

@@ -360,3 +360,22 @@ def test_without_pyarrow_the_error_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ImportError, match=r"gpn\[parquet\]"):
         gpn.DiskPool(path)
+
+
+def test_a_row_that_is_not_finite_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
+    rows = np.zeros((50, 2))
+    rows[3, 1] = np.nan
+    np.save(tmp_path / "p.npy", rows)
+    pool = gpn.DiskPool(tmp_path / "p.npy")
+    with pytest.raises(ValueError, match=r"in 1 of 50 rows \(first: row 3\)"):
+        pool.sample(50, torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match=r"in 1 of 2 rows \(first: row 3\)"):
+        list(pool.pieces(2))
+
+
+@pytest.mark.parametrize("kind", [".npy", ".parquet"])
+def test_what_is_no_such_file_is_said_and_nothing_else_advised(kind: str, tmp_path: Path) -> None:
+    (tmp_path / f"p{kind}").write_bytes(b"hello")
+    with pytest.raises(ValueError, match=r"must be a complete .* write it anew") as caught:
+        gpn.DiskPool(tmp_path / f"p{kind}")
+    assert "pickle" not in str(caught.value)

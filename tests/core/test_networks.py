@@ -323,3 +323,9 @@ class TestRamps:
     def test_not_together_with_waves(self) -> None:
         with pytest.raises(ValueError, match=r"waves or ramps, got fourier=2 and ramps=3"):
             gpn.MLPTrunk(fourier=2, ramps=3)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_module_must_be_one() -> None:
+    with pytest.raises(TypeError, match=r"must be a torch\.nn\.Module .*, got int"):
+        gpn.ModuleTrunk(module=3)

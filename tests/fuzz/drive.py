@@ -21,12 +21,13 @@ from typing import Any
 from gpn.columns import TableError
 from gpn.data import DataError, MissingData
 from gpn.restoring import ModelError
-from tests.fuzz import images, models, tables
+from tests.fuzz import images, models, pools, tables
 from tests.fuzz.reader import Reader
 
 GROUPS = {
     "images": images.readers,
     "models": models.readers,
+    "pools": pools.readers,
     "tables": tables.readers,
     "commands": tables.commands,
 }

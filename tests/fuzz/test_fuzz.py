@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-QUICK = {"images": 150, "models": 200, "tables": 60, "commands": 15}
-FULL = {"images": 9000, "models": 6000, "tables": 2500, "commands": 400}
+QUICK = {"images": 150, "models": 200, "pools": 150, "tables": 60, "commands": 15}
+FULL = {"images": 9000, "models": 6000, "pools": 9000, "tables": 2500, "commands": 400}
 ROOT = Path(__file__).parents[2]
 
 
@@ -55,5 +55,5 @@ def test_a_hundred_thousand_damaged_files(
 
 
 def test_the_full_run_is_a_hundred_thousand() -> None:
-    readers = {"images": 9, "models": 3, "tables": 3, "commands": 5}
+    readers = {"images": 9, "models": 3, "pools": 2, "tables": 3, "commands": 5}
     assert sum(FULL[group] * readers[group] for group in FULL) >= 100_000

@@ -194,6 +194,11 @@ class ModuleTrunk(Trunk):
 
     def __post_init__(self) -> None:
         check_trunk(self)
+        if not isinstance(self.module, nn.Module):
+            raise TypeError(
+                "a trunk's module must be a torch.nn.Module from rows to features, got "
+                f"{type(self.module).__name__}."
+            )
 
     @property
     def is_frozen(self) -> bool:

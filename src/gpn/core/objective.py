@@ -44,7 +44,21 @@ class Objective(nn.Module, ABC):
         """The weighted terms of the loss; their sum is minimised."""
 
 
-class MonteCarlo(Objective):
+class Anchored(Objective):
+    """An objective whose anchor term is a relation between rows; that decides how it can run."""
+
+    relation: Relation
+
+    @property
+    def added_jitter(self) -> float:
+        return self.relation.added_jitter
+
+    @property
+    def replayable(self) -> bool:
+        return self.relation.replayable
+
+
+class MonteCarlo(Anchored):
     """mean_j [ data(g(x_obs, z_j), y + η_j) + gap(g(·, z_j) − f_j) ] + L_reg(z).
 
     `one_per_row`: each row draws one of the anchors, an unbiased estimate at one network's cost.
@@ -58,14 +72,6 @@ class MonteCarlo(Objective):
         self.anchors = anchors
         self.relation = relation
         self.pair = self._one_per_row if one_per_row else self._every_row
-
-    @property
-    def added_jitter(self) -> float:
-        return self.relation.added_jitter
-
-    @property
-    def replayable(self) -> bool:
-        return self.relation.replayable
 
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         outputs, anchors, noise = self.pair(batch, rng)
@@ -94,7 +100,7 @@ class MonteCarlo(Objective):
         return outputs[None], _own(anchors, picked[n:]), _own(noise, picked[:n])
 
 
-class ClosedForm(Objective):
+class ClosedForm(Anchored):
     """E_z of the whole loss for g = b + A z: sums over the 1 + q columns [b, A].
 
         E_z ‖(y + T z) − (b + A z)‖² = ‖y − b‖² + ‖T − A‖²_F
@@ -119,14 +125,6 @@ class ClosedForm(Objective):
         self.relation = relation
         self.register_buffer("psi_obs", psi_obs, persistent=False)
         self.register_buffer("psi_pool", psi_pool, persistent=False)
-
-    @property
-    def added_jitter(self) -> float:
-        return self.relation.added_jitter
-
-    @property
-    def replayable(self) -> bool:
-        return self.relation.replayable
 
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         columns = self.generator.columns(batch.x)

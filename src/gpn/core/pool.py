@@ -138,18 +138,21 @@ class RowPool(Pool):
 
     def pieces(self, most: int) -> Iterator[Inputs]:
         """All rows in their order, at most so many at once."""
-        yield from map(self._changed, self._in_order(most))
+        start = 0
+        for rows in self._in_order(most):
+            yield self._changed(rows, torch.arange(start, start + len(rows)))
+            start += len(rows)
 
     def _in_order(self, most: int) -> Iterator[Tensor]:
         for first in range(0, len(self), most):
             yield self.read(torch.arange(first, min(first + most, len(self))))
 
     def _rows(self, numbers: Numbers) -> Inputs:
-        return self._changed(self.read(numbers))
+        return self._changed(self.read(numbers), numbers)
 
-    def _changed(self, rows: Tensor) -> Inputs:
+    def _changed(self, rows: Tensor, numbers: Numbers) -> Inputs:
         rows = floating(rows)
-        check_finite(rows, "the pool's rows")
+        check_finite(rows, "the pool's rows", numbers)
         for change in self.changes:
             rows = change(rows)
         return rows
@@ -263,10 +266,13 @@ def floating(values: Tensor) -> Tensor:
     return values.float() if values.dtype.itemsize < 4 else values
 
 
-def check_finite(values: Tensor, name: str) -> None:
+def check_finite(values: Tensor, name: str, numbers: Tensor | None = None) -> None:
+    """Raise where a row is not finite; `numbers` are those that its owner knows rows by."""
     bad = ~torch.isfinite(values).flatten(1).all(1)
     if bool(bad.any()):
+        place = int(bad.nonzero()[0])
+        first = place if numbers is None else int(numbers[place])
         raise ValueError(
             f"{name} must be finite, got NaN or infinity in {int(bad.sum())} of {len(values)} "
-            f"rows (first: row {int(bad.nonzero()[0])}); drop or impute them."
+            f"rows (first: row {first}); drop or impute them."
         )

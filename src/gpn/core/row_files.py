@@ -7,6 +7,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -58,10 +59,8 @@ class NpyRows(Rows):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with _complete(path, ".npy"):
             header = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{path} must be a complete .npy file, got {error!s:.300}.") from error
         array = _checked(header, str(path))
         if not array.flags.c_contiguous:
             raise ValueError(
@@ -99,17 +98,12 @@ class NpyRows(Rows):
 class ParquetRows(Rows):
     """Numeric columns of a Parquet file; of a row group only the rows that are asked for stay."""
 
-    def __init__(self, path: Path, columns: list[str] | None) -> None:
-        from pyarrow import ArrowException
+    metadata: Any = None
 
+    def __init__(self, path: Path, columns: list[str] | None) -> None:
         self.path = path
-        try:
-            with _parquet()(path) as file:
-                self.metadata, schema = file.metadata, file.schema_arrow
-        except ArrowException as error:
-            raise ValueError(
-                f"{path} must be a complete Parquet file, got {error!s:.300}."
-            ) from error
+        with self._opened() as file:
+            self.metadata, schema = file.metadata, file.schema_arrow
         self.columns = _numeric(schema, columns, path)
         kinds = [schema.field(name).type.to_pandas_dtype() for name in self.columns]
         self.dtype = np.result_type(np.float32, *kinds)
@@ -124,7 +118,7 @@ class ParquetRows(Rows):
         assert self.groups is not None
         rows, ends = np.empty((len(numbers), len(self.columns)), self.dtype), self.groups.numpy()
         own = np.searchsorted(ends, numbers, side="right")
-        with _parquet()(self.path, metadata=self.metadata) as file:
+        with self._opened() as file:
             for group in np.unique(own):
                 first, last = np.searchsorted(own, [group, group + 1])
                 start = ends[group - 1] if group else 0
@@ -132,10 +126,16 @@ class ParquetRows(Rows):
         return rows
 
     def pieces(self, most: int) -> Iterator[Array]:
-        with _parquet()(self.path, metadata=self.metadata) as file:
+        with self._opened() as file:
             for piece in file.iter_batches(most, use_threads=False, columns=self.columns):
                 columns = [self._values(piece, name) for name in self.columns]
                 yield np.stack(columns, axis=1).astype(self.dtype, copy=False)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        make = _parquet()
+        with _complete(self.path, "Parquet"), make(self.path, metadata=self.metadata) as file:
+            yield file
 
     def _fill(self, file: Any, group: int, wanted: Array, rows: Array) -> None:
         """The wanted rows of one group, piece by piece."""
@@ -171,6 +171,19 @@ def open_rows(source: Source, columns: list[str] | None) -> Rows:
             "numpy.save, or pass a torch Dataset that reads them."
         )
     return NpyRows(path)
+
+
+@contextmanager
+def _complete(path: Path, kind: str) -> Iterator[None]:
+    """Parsers of damaged files raise anything at all, and some advise to run what is in them."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{path} must be a complete {kind} file, and cannot be read as one; write it anew."
+        ) from error
 
 
 def _checked(array: Any, name: str) -> Any:

@@ -1,7 +1,6 @@
 """What regressors and classifiers share: rows in and out, scores, and the threshold on them."""
 
 import inspect
-import math
 import os
 import warnings
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gpn.core.checkpoint import Where
+from gpn.core.conformal import conformal_rank
 from gpn.core.diagnostic import GPNWarning
 from gpn.core.pool import Pool, bounded_rows
 from gpn.core.posterior import Posterior
@@ -194,9 +194,8 @@ def threshold_of(reference: Array, fpr: float) -> float:
     Of n + 1 rows that are alike each is as likely as any other to score highest. Where n is too
     small for that it is the highest, which a share 1/(n + 1) of known rows exceeds.
     """
-    n = len(reference)
-    place = math.ceil((n + 1) * (1 - fpr) - 1e-9)
-    return float(np.sort(reference)[min(place, n) - 1])
+    rank = min(conformal_rank(len(reference), 1 - fpr), len(reference))
+    return float(np.sort(reference)[rank - 1])
 
 
 def as_array(values: Any) -> Any:

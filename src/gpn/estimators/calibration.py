@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from gpn.core.checkpoint import Where
 from gpn.core.conformal import class_scores, conformal_quantile, interval_scores
 from gpn.core.shapes import require_level
 from gpn.estimators.base import Array, Estimator, as_array, to_numpy
@@ -22,12 +23,34 @@ SMALLEST_STD = 1e-6  # of a target's own, so that a model that is sure of itself
 
 
 class Calibrated(Estimator):
-    """What both kinds share: `calibration_scores_` ``(n, o)`` is None until `calibrate` is called.
-
-    A new fit forgets them.
-    """
+    """What both kinds share: `calibration_scores_` ``(n, o)`` is None until `calibrate`."""
 
     calibration_scores_: Array | None
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        X_unlabeled: Any = None,
+        sample_weight: Any = None,
+        checkpoint: Where = None,
+    ) -> Self:
+        """Learn from labeled rows, and from unlabeled ones like those that will be asked about.
+
+        Unlabeled rows may be too many for memory: a memory-mapped array, a torch Dataset or a
+        `gpn.DiskPool`. A row counts as often as its weight says. `checkpoint`, a path, keeps the
+        fit in that file while it runs: killed and called again, it goes on from there.
+        What `calibrate` learnt is forgotten.
+        """
+        self._learn(X, y, X_unlabeled, sample_weight, checkpoint)
+        self.calibration_scores_ = None
+        return self
+
+    def _learn(
+        self, X: Any, y: Any, X_unlabeled: Any, sample_weight: Any, checkpoint: Where
+    ) -> None:
+        """Check rows and labels of this kind, and fit."""
+        raise NotImplementedError
 
     def calibrate(self, X: Any, y: Any) -> Self:
         """Learn from labeled rows that `fit` has not seen how far labels are from predictions.

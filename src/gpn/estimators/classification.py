@@ -23,20 +23,9 @@ MOST_CANDIDATES = 3000
 class Classifier(ClassifierMixin, CalibratedSets):
     """Classes of any kind: numbers, words."""
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        X_unlabeled: Any = None,
-        sample_weight: Any = None,
-        checkpoint: Where = None,
-    ) -> Any:
-        """Learn from labeled rows, and from unlabeled ones like those that will be asked about.
-
-        Unlabeled rows may be too many for memory: a memory-mapped array, a torch Dataset or a
-        `gpn.DiskPool`. A row counts as often as its weight says. `checkpoint`, a path, keeps the
-        fit in that file while it runs: killed and called again, it goes on from there.
-        """
+    def _learn(
+        self, X: Any, y: Any, X_unlabeled: Any, sample_weight: Any, checkpoint: Where
+    ) -> None:
         X, y = validate_data(self, as_array(X), as_array(y), dtype=np.float64, allow_nd=True)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
@@ -47,8 +36,6 @@ class Classifier(ClassifierMixin, CalibratedSets):
             )
         X, numbers = self._weighted(X, numbers.astype(np.int64), sample_weight)
         self._fit(X, numbers, X_unlabeled, len(self.classes_), checkpoint=checkpoint)
-        self.calibration_scores_ = None
-        return self
 
     @in_pieces
     def predict(self, X: Any) -> Array:

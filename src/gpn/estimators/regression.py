@@ -26,20 +26,9 @@ class Regressor(RegressorMixin, CalibratedIntervals):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        X_unlabeled: Any = None,
-        sample_weight: Any = None,
-        checkpoint: Where = None,
-    ) -> Any:
-        """Learn from labeled rows, and from unlabeled ones like those that will be asked about.
-
-        Unlabeled rows may be too many for memory: a memory-mapped array, a torch Dataset or a
-        `gpn.DiskPool`. A row counts as often as its weight says. `checkpoint`, a path, keeps the
-        fit in that file while it runs: killed and called again, it goes on from there.
-        """
+    def _learn(
+        self, X: Any, y: Any, X_unlabeled: Any, sample_weight: Any, checkpoint: Where
+    ) -> None:
         X, y = validate_data(
             self,
             as_array(X),
@@ -54,8 +43,6 @@ class Regressor(RegressorMixin, CalibratedIntervals):
         X, targets = self._weighted(X, targets, sample_weight)
         self.y_scale_ = Scale.of(targets)
         self._fit(X, self.y_scale_.apply(targets), X_unlabeled, checkpoint=checkpoint)
-        self.calibration_scores_ = None
-        return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:  # noqa: FBT001
         """The mean; with `return_std` the standard deviation of the function beside it.
