@@ -325,7 +325,7 @@ class TestRamps:
             gpn.MLPTrunk(fourier=2, ramps=3)
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("as_users_have_it")
 def test_a_module_must_be_one() -> None:
     with pytest.raises(TypeError, match=r"must be a torch\.nn\.Module .*, got int"):
         gpn.ModuleTrunk(module=3)
