@@ -146,7 +146,7 @@ def _laplace(place: Place) -> Peer:
 
 def _ensemble(place: Place) -> Peer:
     """A deep ensemble of five; it has as many functions as members."""
-    models = importlib.import_module("torch_uncertainty.models")
+    models = importlib.import_module("torch_uncertainty.methods")
     members = [_fitted_network(place, seed) for seed in range(MEMBERS)]
     ensemble = models.deep_ensembles(members, task="regression", probabilistic=False)
 

@@ -22,7 +22,7 @@ from gpn.core.diagnostic import (
     warn_of,
 )
 from gpn.core.embedding import code_law
-from gpn.core.mixture import LogRatio, mixture_weights
+from gpn.core.mixture import LogRatio, cross_fitted, mixture_weights
 from gpn.estimators import MadeUpPoolWarning
 from gpn.methods.gpn.diagnose import KINDS, diagnose
 from gpn.report.facts import facts_of
@@ -112,7 +112,7 @@ def test_rows_unlike_the_labeled_ones_are_counted(strangers: float) -> None:
     rng = torch.Generator().manual_seed(1)
     labeled, pool = torch.rand(2000, 1, generator=rng), torch.rand(4000, 1, generator=rng)
     pool[: int(strangers * 4000)] += 2
-    unlike = mixture_weights(labeled, pool, by_size, 0.05, rng).unlike
+    unlike = mixture_weights(labeled, pool, cross_fitted(by_size, 2, rng), 0.05).unlike
     assert float(unlike.double().mean()) == pytest.approx(
         strangers + 0.05 * (1 - strangers), abs=0.02
     )

@@ -80,7 +80,7 @@ TABLE = Plan(
     TrainConfig(steps=6000, learning_rate=1e-3, weight_decay=0.01, precision="tf32"),
     seeds=5,
     betas=(0.1, 0.2, 0.4, 0.6, 0.8),
-    decay=0.3,
+    decay=2.0,
     extras={"dropout": 0.15, "ramps": 16},
 )
 SMALL_IMAGES = Plan(

@@ -2,9 +2,9 @@
 
 A pool is often a mixture π p_labeled + (1 − π) p_other. A classifier of labeled against pool rows
 estimates the density ratio r = p_labeled / p_pool, which is 1/π wherever only labeled-like rows
-live; a pool row then is labeled-like with probability π r, and its weight is 1 − π r. Two
-classifiers learn from one half of all rows each and judge the other half, so that rows learnt by
-heart do no harm.
+live; a pool row then is labeled-like with probability π r, and its weight is 1 − π r. No row is
+judged by a classifier that learnt from it or from a copy of it, so that rows learnt by heart do no
+harm. Pool rows that are labeled rows once more need no judge: they are labeled-like.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from gpn.core.row_keys import row_keys
 from gpn.core.types import Inputs
 
 LogRatio = Callable[[Inputs], Float[Tensor, "n"]]
 Learner = Callable[[Inputs, Float[Tensor, "R *d"]], LogRatio]
+# log r at every labeled and every pool row, less that of a typical labeled row.
+Judge = Callable[[Inputs, Float[Tensor, "R *d"]], tuple[Float[Tensor, "n"], Float[Tensor, "R"]]]
 COMMON = 0.05
 
 
@@ -36,27 +39,45 @@ class MixtureWeights:
 
 
 def mixture_weights(
-    x_obs: Inputs, x_pool: Float[Tensor, "R *d"], learn: Learner, floor: float, rng: torch.Generator
+    x_obs: Inputs, x_pool: Float[Tensor, "R *d"], judge: Judge, floor: float
 ) -> MixtureWeights:
-    """Cross-fit log p_labeled/p_pool with `learn` and turn it into weights; `rng` is on the CPU.
+    """What `judge` says of the rows, as weights.
 
     No weight is below `floor`: a little doubt remains everywhere.
     """
-    halves_obs, halves_pool = _halves(x_obs, rng), _halves(x_pool, rng)
-    labeled_like = torch.empty(len(x_pool), device=x_pool.device, dtype=x_pool.dtype)
-    unlike = torch.zeros(len(x_pool), device=x_pool.device, dtype=torch.bool)
-    for ours, others in ((0, 1), (1, 0)):
-        log_ratio = learn(x_obs[halves_obs[ours]], x_pool[halves_pool[ours]])
-        labeled, judged = log_ratio(x_obs[halves_obs[others]]), halves_pool[others]
-        theirs = log_ratio(x_pool[judged])
-        labeled_like[judged] = (theirs - labeled.median()).exp().clamp(max=1.0)
-        unlike[judged] = theirs < labeled.quantile(COMMON)
+    other = ~torch.isin(row_keys(x_pool), row_keys(x_obs))
+    labeled_like, unlike = x_pool.new_ones(len(x_pool)), torch.zeros_like(other)
+    if bool(other.any()):
+        labeled, pool = judge(x_obs, x_pool[other])
+        labeled_like[other] = pool.exp().clamp(max=1.0)
+        unlike[other] = pool < labeled.quantile(COMMON)
     weights = (1 - labeled_like).clamp_min(floor)
     return MixtureWeights(weights, float(labeled_like.mean()), unlike)
 
 
-def _halves(rows: Inputs, rng: torch.Generator) -> tuple[Int[Tensor, "a"], Int[Tensor, "b"]]:
-    """The numbers of two random halves; of a single row, that row twice."""
-    order = torch.randperm(len(rows), generator=rng).to(rows.device)
-    middle = len(order) // 2
-    return (order[:middle], order[middle:]) if middle else (order, order)
+def cross_fitted(learn: Learner, folds: int, rng: torch.Generator) -> Judge:
+    """Each part of the rows is judged by who learnt from all others; `rng` is on the CPU."""
+
+    def judge(x_obs: Inputs, x_pool: Float[Tensor, "R *d"]) -> tuple[Tensor, Tensor]:
+        groups_obs, groups_pool = _groups(x_obs, rng), _groups(x_pool, rng)
+        n_parts = min(folds, 1 + int(groups_obs.max()), 1 + int(groups_pool.max()))
+        labeled, pool = x_obs.new_empty(len(x_obs)), x_pool.new_empty(len(x_pool))
+        for k in range(n_parts):
+            ours, theirs = (groups % n_parts == k for groups in (groups_obs, groups_pool))
+            log_ratio = learn(x_obs[_others(ours)], x_pool[_others(theirs)])
+            labeled[ours], pool[theirs] = log_ratio(x_obs[ours]), log_ratio(x_pool[theirs])
+        typical = labeled.median()
+        return labeled - typical, pool - typical
+
+    return judge
+
+
+def _groups(rows: Inputs, rng: torch.Generator) -> Int[Tensor, "n"]:
+    """A number for each row in random order; copies share theirs."""
+    keys, which = row_keys(rows).unique(return_inverse=True)
+    return torch.randperm(len(keys), generator=rng).to(rows.device)[which]
+
+
+def _others(part: Bool[Tensor, "n"]) -> Bool[Tensor, "n"]:
+    """All rows but those; where there are no others, those."""
+    return part if bool(part.all()) else ~part

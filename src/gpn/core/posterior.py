@@ -6,6 +6,7 @@ moments over 10,000 draws at 100,000 rows never hold more than a few million num
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -66,7 +67,8 @@ class Posterior(ABC):
 
         @torch.no_grad()
         def values(x: Any) -> Draws:
-            return joined(self._parts(batch, self._rows(x), n), dim=1)
+            with self._rows_in_use(x) as rows:
+                return joined(self._parts(batch, rows, n), dim=1)
 
         return values
 
@@ -166,6 +168,19 @@ class Posterior(ABC):
         return (1 - level) / 2, (1 + level) / 2
 
     def _rows(self, x: Any) -> Inputs:
+        with self._rows_in_use(x) as rows:
+            return rows
+
+    @contextmanager
+    def _rows_in_use(self, x: Any) -> Iterator[Inputs]:
+        """The rows, for work that a GPU may begin before it is known whether all are finite."""
+        rows = self._shaped(x)
+        total = rows.sum()  # one quick look
+        yield laid_out(rows)
+        if not bool(total.isfinite()):
+            check_finite(rows, "x")
+
+    def _shaped(self, x: Any) -> Inputs:
         rows = as_tensor(x, "x").to(self.device, self.dtype)
         input_shape = self.signature.input_shape
         if tuple(rows.shape[1:]) != input_shape or rows.ndim < 2:
@@ -173,9 +188,7 @@ class Posterior(ABC):
             raise ValueError(
                 f"x must be rows as in the fit, shape ({wanted}), got {tuple(rows.shape)}."
             )
-        if not bool(rows.sum().isfinite()):  # one quick look first
-            check_finite(rows, "x")
-        return laid_out(rows)
+        return rows
 
     def _parts(self, compute: Callable[[Inputs], T], rows: Inputs, n: int) -> list[T]:
         """`compute`, which makes `n` functions' values, on as many rows at a time as fit."""

@@ -192,10 +192,9 @@ class GPNConfig(Config):
         return 0.0 if task.is_classification else None
 
     def _prior(self, task: Task, anchor: str) -> PriorSpec:
-        """The paper's, or half as high where strangers in a wide table are to be told apart."""
-        wide = torch.Size(task.input_shape).numel() > JOINT_DIMENSIONS
-        if wide and self._detects(anchor) and not task.is_classification:
-            return MLPPrior(prior_variance=(40.0, 2.5))
+        """The paper's, or less high where strangers in a wide table are to be told apart."""
+        if self._detects_in_a_wide_table(task, anchor) and not task.is_classification:
+            return MLPPrior(prior_variance=(40.0, 6.0))
         return MLPPrior()
 
     def _trunk(self, task: Task, anchor: str) -> Trunk:
@@ -206,9 +205,11 @@ class GPNConfig(Config):
         if dim > JOINT_DIMENSIONS:
             if anchor == "conditioned":
                 return MLPTrunk(widths=(256, 256), activation="relu", ramps=RAMPS)
-            extras: dict[str, Any] = {"dropout": 0.15, "ramps": RAMPS}
-            own = extras if self._detects(anchor) else {}
-            return MLPTrunk(widths=(512, 512, 512, 512), activation="relu", **own)
+            if not self._detects(anchor):
+                return MLPTrunk(widths=(512, 512, 512, 512), activation="relu")
+            if task.is_classification:
+                return MLPTrunk(widths=(256, 256), activation="relu")
+            return MLPTrunk(widths=(512, 512), activation="relu", dropout=0.15, ramps=RAMPS)
         if dim == 1:
             return MLPTrunk(widths=(128, 128), fourier=64)
         if anchor == "conditioned":
@@ -219,7 +220,7 @@ class GPNConfig(Config):
         """Enough steps for an exact fit of few labels, or 40 epochs of many."""
         if anchor == "independent":
             steps = max(1500, 40 * len(task.x_obs) // 256)
-            decay = 0.3 if self._detects(anchor) else 0.0
+            decay = self._weight_decay(task, anchor)
             return TrainConfig(steps=steps, learning_rate=1e-3, weight_decay=decay)
         if task.is_classification:
             return TrainConfig(steps=1000, pool_batch=64, learning_rate=5e-3)
@@ -228,6 +229,15 @@ class GPNConfig(Config):
             return TrainConfig(steps=2000, label_batch=64, pool_batch=64, learning_rate=rate)
         pool_batch = 64 if task.input_shape == (1,) else 128
         return TrainConfig(steps=2000, pool_batch=pool_batch, learning_rate=5e-3)
+
+    def _weight_decay(self, task: Task, anchor: str) -> float:
+        if self._detects_in_a_wide_table(task, anchor):
+            return 1.0 if task.is_classification else 2.0
+        return 0.3 if self._detects(anchor) else 0.0
+
+    def _detects_in_a_wide_table(self, task: Task, anchor: str) -> bool:
+        table = len(task.input_shape) == 1
+        return table and task.input_shape[0] > JOINT_DIMENSIONS and self._detects(anchor)
 
     def _detects(self, anchor: str) -> bool:
         """Where rows are told apart rather than a posterior followed: regularise the network.

@@ -15,7 +15,7 @@ from gpn.core.replay import Feed
 from gpn.core.train import LabelBatches, Report, Stream, Terms, TrainConfig, train
 from gpn.core.types import Inputs, as_generator, laid_out, seeded
 
-TREES = 200
+TREES = 20
 LEAF = 5
 ROWS_AT_ONCE = 4096
 

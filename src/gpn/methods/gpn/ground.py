@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gpn.core.mixture import Learner, mixture_weights
+from gpn.core.mixture import Judge, cross_fitted, mixture_weights
 from gpn.core.spectral import SpectralAxes, StretchedAxes, spectral_axes
 from gpn.core.strangers import made_up
 from gpn.core.types import Inputs, as_generator
@@ -21,8 +21,8 @@ ENOUGH_KEPT_CLASSES = 0.998
 ENOUGH_STRANGERS = 0.3
 LABELS_PER_LANDMARKS = 4
 ROWS_TO_JUDGE = 1024
-TREE_FLOOR = 0.05
-NETWORK_FLOOR = 0.01
+TREE_FOLDS, NETWORK_FOLDS = 10, 2
+FLOOR = 0.01
 
 
 def ground_of(setting: Setting) -> Ground:
@@ -69,8 +69,7 @@ def pool_weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R
         return None
     given = setting.shared.weights
     if given is None:
-        learner = _ratio(setting)
-        given = mixture_weights(setting.task.x_obs, reference, *learner, setting.seeds)
+        given = mixture_weights(setting.task.x_obs, reference, _judge(setting), FLOOR)
         setting.shared.weights = given
     setting.story["pool_rows"], setting.story["pool_weights"] = reference, given.weights
     setting.story["labeled_share"] = given.labeled_share
@@ -81,16 +80,14 @@ def pool_weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R
     return given.weights
 
 
-def _ratio(setting: Setting) -> tuple[Learner, float]:
-    """Who tells labeled rows from pool rows, and the lowest weight that is left to them.
-
-    Trees for tables, where the two kinds overlap; a network, which is surer, for the rest.
-    """
+def _judge(setting: Setting) -> Judge:
+    """Who tells labeled rows from pool rows: trees for tables, a network for the rest."""
     if len(setting.task.input_shape) == 1:
-        return tree_ratio(setting.seeds), TREE_FLOOR
+        return cross_fitted(tree_ratio(setting.seeds), TREE_FOLDS, setting.seeds)
     config = setting.train.replace(steps=max(200, setting.train.steps // 10), weight_decay=0.05)
     how = setting.seeds, setting.report, setting.file
-    return network_ratio(setting.trunk, config, *how), NETWORK_FLOOR
+    ratio = network_ratio(setting.trunk, config, *how)
+    return cross_fitted(ratio, NETWORK_FOLDS, setting.seeds)
 
 
 def spectral_axes_of(

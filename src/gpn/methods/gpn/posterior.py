@@ -131,6 +131,5 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
     def _columns(self, x: Any, take: Callable[[Columns], T]) -> list[T]:
         """What is wanted of the columns at each part of the rows."""
         columns = self.generator.columns
-        return self._parts(
-            lambda part: take(columns(part)), self._rows(x), self.generator.n_columns
-        )
+        with self._rows_in_use(x) as rows:
+            return self._parts(lambda part: take(columns(part)), rows, self.generator.n_columns)

@@ -13,7 +13,8 @@ from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.posterior import GPNPosterior
 
 BETAS = (0.03, 0.1, 0.3, 1.0)
-USUAL_BETA = 0.1
+CLASS_BETAS = (0.0003, 0.001, 0.003, 0.01, 0.03)
+USUAL_BETA, USUAL_CLASS_BETA = 0.1, 0.001
 FEWEST_LABELS = 10
 HELD_OUT = 0.15
 Fit = Callable[..., GPNPosterior]
@@ -37,11 +38,14 @@ def chosen_beta(
 
     Among settings that predict equally well in distribution, more pull to the prior means more
     caution elsewhere. A given β is kept, and only the noise is learnt. With fewer than ten labels
-    there is nothing to hold out: β is 0.1, and noise that was not given stays unknown.
+    there is nothing to hold out: β is a usual one, and noise that was not given stays unknown.
     """
+    classes = task.is_classification
     if len(task.x_obs) < FEWEST_LABELS:
-        return config.replace(beta=config.beta or USUAL_BETA), {}
-    betas = BETAS if config.beta is None else (config.beta,)
+        usual = USUAL_CLASS_BETA if classes else USUAL_BETA
+        return config.replace(beta=config.beta or usual), {}
+    usual_betas = CLASS_BETAS if classes else BETAS
+    betas = usual_betas if config.beta is None else (config.beta,)
     kept, held_out = _split(len(task.x_obs), seeds)
     part, rest = (
         task.labels(kept),
