@@ -35,9 +35,11 @@ RNG = torch.Generator().manual_seed(0)
 CODES = torch.randn(100, 10, generator=RNG)
 
 
-def beta_trials(*scores: float) -> list[dict[str, Any]]:
-    betas = (0.03, 0.1, 0.3, 1.0)
-    return [{"beta": b, "score": score} for b, score in zip(betas, scores, strict=True)]
+TRIALS = {"beta_search": [{"beta": beta, "score": 0.0} for beta in (0.03, 0.1, 0.3, 1.0)]}
+
+
+def with_beta(beta: float) -> gpn.GPNConfig:
+    return gpn.GPNConfig(beta=beta)
 
 
 def judged(unlike: float, labels: int) -> dict[str, Any]:
@@ -62,10 +64,10 @@ CASES: dict[str, tuple[gpn.GPNConfig, dict[str, Any], str, str]] = {
     "flat": (LEARNT, {"codes": CODES[:, :1].repeat(1, 10)}, "codes", "doubtful"),
     "points": (LEARNT, {"codes": torch.zeros(20, 3)}, "codes", "doubtful"),
     "codes gone": (LEARNT, {}, "codes", "not known"),
-    "within": (SPECTRAL, {"beta_search": beta_trials(2, 1, 2, 3)}, "beta", "good"),
-    "lowest": (SPECTRAL, {"beta_search": beta_trials(1, 2, 3, 4)}, "beta", "doubtful"),
-    "highest": (SPECTRAL, {"beta_search": beta_trials(4, 3, 2, 1)}, "beta", "doubtful"),
-    "given": (SPECTRAL, {"beta_search": beta_trials(1, 2, 3, 4)[:1]}, "beta", "not known"),
+    "within": (with_beta(0.1), TRIALS, "beta", "good"),
+    "lowest": (with_beta(0.03), TRIALS, "beta", "doubtful"),
+    "highest": (with_beta(1.0), TRIALS, "beta", "doubtful"),
+    "given": (with_beta(0.03), {"beta_search": []}, "beta", "not known"),
 }
 
 

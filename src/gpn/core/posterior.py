@@ -18,7 +18,7 @@ from gpn.core.diagnostic import Diagnostic
 from gpn.core.pool import check_finite
 from gpn.core.shapes import require_count, require_level
 from gpn.core.task import Signature, as_tensor
-from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, laid_out, normal
+from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, as_stored, laid_out, normal
 
 FunctionBatch = Callable[[Inputs], Draws]
 T = TypeVar("T")
@@ -175,7 +175,7 @@ class Posterior(ABC):
     def _rows_in_use(self, x: Any) -> Iterator[Inputs]:
         """The rows, for work that a GPU may begin before it is known whether all are finite."""
         rows = self._shaped(x)
-        total = rows.sum()  # one quick look
+        total = as_stored(rows).sum()  # one quick look
         yield laid_out(rows)
         if not bool(total.isfinite()):
             check_finite(rows, "x")

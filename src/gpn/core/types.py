@@ -64,6 +64,11 @@ def laid_out(x: Inputs) -> Inputs:
     return x
 
 
+def as_stored(x: Inputs) -> Tensor:
+    """The same numbers with axes in the order of memory, which a GPU sums many times faster."""
+    return x.permute(sorted(range(x.ndim), key=x.stride, reverse=True))
+
+
 def normal(shape: tuple[int, ...], rng: torch.Generator, like: Tensor) -> Tensor:
     """Standard normal numbers of `shape` from `rng`, with the dtype and on the device of `like`."""
     drawn = torch.randn(shape, generator=rng, device=rng.device, dtype=like.dtype)

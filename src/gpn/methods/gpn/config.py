@@ -28,7 +28,7 @@ MOST_JOINT_CLASSES = 20
 # In a wide table, conditioned anchors predict and detect better up to about a thousand labels.
 WIDE_CONDITIONED_LABELS = 1000
 MADE_UP = 1 / 3
-RAMPS = 16
+RAMPS, FEWER_RAMPS = 16, 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +209,7 @@ class GPNConfig(Config):
                 return MLPTrunk(widths=(512, 512, 512, 512), activation="relu")
             if task.is_classification:
                 return MLPTrunk(widths=(256, 256), activation="relu")
-            return MLPTrunk(widths=(512, 512), activation="relu", dropout=0.15, ramps=RAMPS)
+            return MLPTrunk(widths=(512, 512), activation="relu", dropout=0.15, ramps=FEWER_RAMPS)
         if dim == 1:
             return MLPTrunk(widths=(128, 128), fourier=64)
         if anchor == "conditioned":
@@ -221,7 +221,10 @@ class GPNConfig(Config):
         if anchor == "independent":
             steps = max(1500, 40 * len(task.x_obs) // 256)
             decay = self._weight_decay(task, anchor)
-            return TrainConfig(steps=steps, learning_rate=1e-3, weight_decay=decay)
+            pool_batch = 128 if self._detects_in_a_wide_table(task, anchor) else 256
+            return TrainConfig(
+                steps=steps, pool_batch=pool_batch, learning_rate=1e-3, weight_decay=decay
+            )
         if task.is_classification:
             return TrainConfig(steps=1000, pool_batch=64, learning_rate=5e-3)
         if anchor == "conditioned":

@@ -39,7 +39,7 @@ def diagnose(config: GPNConfig, story: Mapping[str, Any]) -> dict[str, Diagnosti
         "prior_axes": _axes("prior's", story.get("prior_variance_kept")),
         "posterior_axes": _axes("posterior's", story.get("posterior_variance_kept")),
         "codes": _codes(config, story.get("codes")),
-        "beta": _beta(story.get("beta_search", [])),
+        "beta": _beta(config.beta, story.get("beta_search", [])),
     }
 
 
@@ -104,18 +104,17 @@ def _as_drawn(law: CodeLaw, size: int) -> bool:
     return law.shift <= MOST_SHIFT and spread and law.rank >= LEAST_RANK * size
 
 
-def _beta(trials: list[dict[str, Any]]) -> Diagnostic:
-    """Where the best held-out score stands among the β that were tried."""
-    if len(trials) < 2:
+def _beta(chosen: float | None, trials: list[dict[str, Any]]) -> Diagnostic:
+    """Whether a β beyond those tried might have been chosen."""
+    if chosen is None or len(trials) < 2:
         return Diagnostic(None, UNKNOWN, "β was not searched for: given, or without a part here.")
-    best = min(trials, key=lambda trial: trial["score"])["beta"]
     tried = sorted(trial["beta"] for trial in trials)
-    if best not in (tried[0], tried[-1]):
-        return Diagnostic(best, GOOD, f"the best β, {best:g}, lies within those tried.")
-    side = "smaller" if best == tried[0] else "larger"
+    if chosen not in (tried[0], tried[-1]):
+        return Diagnostic(chosen, GOOD, f"β, {chosen:g}, lies within those tried.")
+    side = "smaller" if chosen == tried[0] else "larger"
     return Diagnostic(
-        best,
+        chosen,
         DOUBTFUL,
-        f"the best β should lie within those tried, {tried[0]:g} to {tried[-1]:g}, got {best:g}; a "
+        f"β should lie within those tried, {tried[0]:g} to {tried[-1]:g}, got {chosen:g}; a "
         f"{side} one may do better, set GPNConfig(beta=...) and compare.",
     )

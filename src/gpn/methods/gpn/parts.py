@@ -131,7 +131,7 @@ def _spectral(setting: Setting) -> Parts:
     trunk = _tuned(setting.trunk, reference, axes.n_axes)
     generator = _generator(setting, trunk, anchors.code_dim, reference)
     if isinstance(generator, AffineGenerator):
-        parts = generator, anchors, relation, axes(task.x_obs), ground.psi
+        parts = generator, anchors, relation, _psi_obs(setting, relation, axes), ground.psi
         if task.is_classification:
             objective: Objective = ClosedFormClasses(
                 *parts, n_labels=len(task.x_obs), target_noise=bool(config.target_noise)
@@ -142,6 +142,12 @@ def _spectral(setting: Setting) -> Parts:
         one = config.pairing == "one"
         objective = MonteCarlo(generator, anchors, relation, one_per_row=one)
     return Parts(objective.to(task.x_obs), stored_batches(setting, reference))
+
+
+def _psi_obs(setting: Setting, relation: Relation, axes: SpectralAxes) -> Float[Tensor, "N r"]:
+    """The axes at the labels, which take a while: only where the relation compares there."""
+    x_obs = setting.task.x_obs
+    return x_obs.new_zeros(len(x_obs), axes.n_axes) if relation.pool_only else axes(x_obs)
 
 
 def _conditioned(setting: Setting) -> Parts:

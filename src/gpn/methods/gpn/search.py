@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from gpn.core.task import Task
 from gpn.core.train import Report
@@ -14,9 +16,13 @@ from gpn.methods.gpn.posterior import GPNPosterior
 
 BETAS = (0.03, 0.1, 0.3, 1.0)
 CLASS_BETAS = (0.0003, 0.001, 0.003, 0.01, 0.03)
-USUAL_BETA, USUAL_CLASS_BETA = 0.1, 0.001
+CLOSE = 0.05
+# Shares of the fit's own steps: enough to compare, and enough for residuals near the final ones.
+SHORT, LONGER = 1 / 16, 1 / 4
+LEAST_STEPS = 100
 FEWEST_LABELS = 10
 HELD_OUT = 0.15
+NOISE_GRID = 50
 Fit = Callable[..., GPNPosterior]
 
 
@@ -34,30 +40,40 @@ class Trial:
 def chosen_beta(
     config: GPNConfig, task: Task, seeds: torch.Generator, report: Report, fit: Fit
 ) -> tuple[GPNConfig, dict[str, Any]]:
-    """The largest β whose held-out log score is within one standard error of the best.
+    """The largest β whose held-out log score is about as good as the best, and σ_ε given that β.
 
     Among settings that predict equally well in distribution, more pull to the prior means more
     caution elsewhere. A given β is kept, and only the noise is learnt. With fewer than ten labels
     there is nothing to hold out: β is a usual one, and noise that was not given stays unknown.
     """
-    classes = task.is_classification
+    betas, usual = (CLASS_BETAS, 0.001) if task.is_classification else (BETAS, 0.1)
     if len(task.x_obs) < FEWEST_LABELS:
-        usual = USUAL_CLASS_BETA if classes else USUAL_BETA
         return config.replace(beta=config.beta or usual), {}
-    usual_betas = CLASS_BETAS if classes else BETAS
-    betas = usual_betas if config.beta is None else (config.beta,)
     kept, held_out = _split(len(task.x_obs), seeds)
-    part, rest = (
-        task.labels(kept),
-        task.labels(held_out.to(task.x_obs.device)),
-    )
-    trials = [_trial(config, beta, part, rest, seeds, report, fit) for beta in betas]
+    part, rest = task.labels(kept), task.labels(held_out.to(task.x_obs.device))
+
+    def trial(beta: float, share: float) -> Trial:
+        return _trial(config, beta, share, part, rest, seeds, report, fit)
+
+    story: dict[str, Any] = {}
+    if config.beta is None:
+        trials = [trial(beta, SHORT) for beta in betas]
+        config = config.replace(beta=largest_good(trials).beta)
+        story["beta_search"] = [asdict(each) for each in trials]
+    assert config.beta is not None
+    if config.noise_std is None and not task.is_classification:
+        config = config.replace(noise_std=trial(config.beta, LONGER).noise_std)
+    return config, story
+
+
+def largest_good(trials: list[Trial]) -> Trial:
+    """The largest β within one standard error of the best score, or within `CLOSE` nats of it."""
     best = min(trials, key=lambda trial: trial.score)
-    good = [trial for trial in trials if trial.score <= best.score + best.error]
-    chosen = max(good, key=lambda trial: trial.beta)
-    noise_std = chosen.noise_std if config.noise_std is None else config.noise_std
-    story = {"beta_search": [asdict(trial) for trial in trials]}
-    return config.replace(beta=chosen.beta, noise_std=noise_std), story
+    slack = max(best.error, CLOSE)
+    return max(
+        (trial for trial in trials if trial.score <= best.score + slack),
+        key=lambda trial: trial.beta,
+    )
 
 
 def _split(n_labels: int, seeds: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
@@ -69,18 +85,19 @@ def _split(n_labels: int, seeds: torch.Generator) -> tuple[torch.Tensor, torch.T
 def _trial(
     config: GPNConfig,
     beta: float,
+    share: float,
     part: Task,
     rest: Task,
     seeds: torch.Generator,
     report: Report,
     fit: Fit,
 ) -> Trial:
-    """Fit a quarter as long on the kept labels and score the others.
+    """Fit on the kept labels, for a share of the steps, and score the others.
 
     Without target noise: its size is one of the things that the trial is to find.
     """
     assert config.train is not None
-    short = config.train.replace(steps=max(100, config.train.steps // 4))
+    short = config.train.replace(steps=max(LEAST_STEPS, round(share * config.train.steps)))
     quick = config.replace(beta=beta, train=short, target_noise=False)
     posterior = fit(quick, part, seeds, report, {})
     posterior.report["history"].require_finished()
@@ -92,16 +109,27 @@ def _trial(
 def _target_trial(
     beta: float, posterior: GPNPosterior, rest: Task, noise_std: float | None
 ) -> Trial:
-    """Gaussian log score with variance Var[g] + σ_ε², σ_ε from the residuals unless given."""
+    """Gaussian log score with variance Var[g] + σ_ε², with the likeliest σ_ε unless given."""
     mean, variance = posterior.moments(rest.x_obs)
     squared = (rest.y_obs - mean).square()
     if noise_std is None:
-        excess = float((squared - variance).mean())
-        noise_std = math.sqrt(max(excess, 0.01 * float(squared.mean())))
+        noise_std = likeliest_noise(squared, variance)
     total = variance + noise_std**2
     scores = 0.5 * (squared / total + total.log()).sum(1)
     inside = squared <= 1.96**2 * total
     return Trial(beta, *_mean_and_error(scores), float(inside.double().mean()), noise_std)
+
+
+def likeliest_noise(squared: Float[Tensor, "n o"], variance: Float[Tensor, "n o"]) -> float:
+    """argmax_σ Σ log N(residual; 0, Var[g] + σ²), σ² from 1 % to all of the mean square.
+
+    Not the excess of squares over variances: of those a few rows have most.
+    """
+    shares = torch.logspace(-2, 0, NOISE_GRID, device=squared.device, dtype=torch.float64)
+    noise = shares * squared.double().mean().clamp_min(1e-12)
+    total = variance.double()[..., None] + noise
+    scores = (squared.double()[..., None] / total + total.log()).mean((0, 1))
+    return float(noise[scores.argmin()].sqrt())
 
 
 def _class_trial(beta: float, posterior: GPNPosterior, rest: Task) -> Trial:
