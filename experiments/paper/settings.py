@@ -79,7 +79,7 @@ TABLE = Plan(
     _table(128),
     TrainConfig(steps=6000, learning_rate=1e-3, weight_decay=0.01, precision="tf32"),
     seeds=5,
-    betas=(0.2, 0.35, 0.5, 0.65, 0.8),
+    betas=(0.1, 0.2, 0.35, 0.5, 0.65),
     decay=2.0,
     extras={"widths": (512, 512), "dropout": 0.15, "ramps": 12},
 )

@@ -15,10 +15,11 @@ from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.posterior import GPNPosterior
 
 BETAS = (0.03, 0.1, 0.3, 1.0)
-CLASS_BETAS = (0.0003, 0.001, 0.003, 0.01, 0.03)
+CLASS_BETAS = (0.0003, 0.001, 0.003, 0.01)
 CLOSE = 0.05
-# Shares of the fit's own steps: enough to compare, and enough for residuals near the final ones.
-SHORT, LONGER = 1 / 16, 1 / 4
+# Shares of the fit's own steps: enough to compare (what a large β costs classes shows later than
+# what it costs targets), and enough for residuals near the final ones.
+SHORT, CLASS_SHORT, LONGER = 1 / 16, 1 / 6, 1 / 4
 LEAST_STEPS = 100
 FEWEST_LABELS = 10
 HELD_OUT = 0.15
@@ -46,7 +47,9 @@ def chosen_beta(
     caution elsewhere. A given β is kept, and only the noise is learnt. With fewer than ten labels
     there is nothing to hold out: β is a usual one, and noise that was not given stays unknown.
     """
-    betas, usual = (CLASS_BETAS, 0.001) if task.is_classification else (BETAS, 0.1)
+    betas, usual, short = BETAS, 0.1, SHORT
+    if task.is_classification:
+        betas, usual, short = CLASS_BETAS, 0.001, CLASS_SHORT
     if len(task.x_obs) < FEWEST_LABELS:
         return config.replace(beta=config.beta or usual), {}
     kept, held_out = _split(len(task.x_obs), seeds)
@@ -57,7 +60,7 @@ def chosen_beta(
 
     story: dict[str, Any] = {}
     if config.beta is None:
-        trials = [trial(beta, SHORT) for beta in betas]
+        trials = [trial(beta, short) for beta in betas]
         config = config.replace(beta=largest_good(trials).beta)
         story["beta_search"] = [asdict(each) for each in trials]
     assert config.beta is not None
@@ -67,13 +70,9 @@ def chosen_beta(
 
 
 def largest_good(trials: list[Trial]) -> Trial:
-    """The largest β within one standard error of the best score, or within `CLOSE` nats of it."""
-    best = min(trials, key=lambda trial: trial.score)
-    slack = max(best.error, CLOSE)
-    return max(
-        (trial for trial in trials if trial.score <= best.score + slack),
-        key=lambda trial: trial.beta,
-    )
+    """The largest β within `CLOSE` nats of the best score: as if σ_total were 5 % off."""
+    most = min(trial.score for trial in trials) + CLOSE
+    return max((t for t in trials if t.score <= most), key=lambda t: t.beta)
 
 
 def _split(n_labels: int, seeds: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
