@@ -19,11 +19,10 @@ import numpy as np
 import torch
 
 import gpn
-from gpn.methods.gpn import density_ratio
 
 SIZES = (100_000, 10_000_000)
 FEATURES, LABELS, STEPS, BATCH = 81, 1000, 100, 256
-PREDICTED, TREES = 300_000, 20  # fewer rows to score and fewer trees than usual: both take long
+PREDICTED = 300_000
 OUT = Path(__file__).parent / "results" / "big_pool.json"
 TRAIN = gpn.TrainConfig(steps=STEPS, pool_batch=BATCH, device="cpu")
 TRUNK = gpn.MLPTrunk(widths=(64, 64))
@@ -70,11 +69,7 @@ def fresh_rows(path: Path) -> dict[str, float]:
 
 
 def default_fit(path: Path) -> dict[str, float]:
-    """The estimator's own choice but for β and the noise, which it would search by such fits.
-
-    A tenth of the trees that weigh pool rows: their memory hangs on the sample, not on the file.
-    """
-    density_ratio.TREES = TREES
+    """The estimator's own choice but for β and the noise, which it would search by such fits."""
     x, y = labels()
     config = gpn.GPNConfig(anchor="independent", beta=0.1, noise_std=0.1, trunk=TRUNK, train=TRAIN)
     model = gpn.GPNRegressor(config, device="cpu", random_state=0)

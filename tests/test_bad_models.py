@@ -121,6 +121,7 @@ def test_nothing_is_asked_before_the_fit(name: str) -> None:
 POSTERIOR: dict[str, tuple[Callable[[Any], Any], str]] = {
     "width": (lambda p: p.sample(torch.zeros(3, 5), 2), r"shape \(n, 2\), got \(3, 5\)"),
     "NaN": (lambda p: p.mean(NAN), r"x must be finite, got NaN .* 1 of 24 rows \(first: row 3\)"),
+    "NaN drawn": (lambda p: p.sample(NAN, 3), r"x must be finite, got NaN .* 1 of 24 rows"),
     "text": (lambda p: p.std(TEXT), "x must be a table of numbers .*got ndarray"),
     "level": (lambda p: p.interval(X, 1), "level must lie strictly .*got 1"),
     "draws": (lambda p: p.draw_many(0), "draws must be a whole number .*got 0"),

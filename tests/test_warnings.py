@@ -46,9 +46,15 @@ def judged(unlike: float, labels: int) -> dict[str, Any]:
     return {"unlike_labeled": unlike, "labels_judged": labels, "pool_judged": 2 * labels}
 
 
+REPEATED = {**judged(0.95, 500), "pool_judged": 30, "pool_repeats": 570}
+KNOWN = {**judged(0.0, 500), "pool_judged": 0, "pool_repeats": 500}
+
+
 CASES: dict[str, tuple[gpn.GPNConfig, dict[str, Any], str, str]] = {
     "strangers": (SPECTRAL, judged(0.4, 500), "pool", "good"),
     "no strangers": (SPECTRAL, judged(0.06, 500), "pool", "doubtful"),
+    "a few beside labels": (SPECTRAL, REPEATED, "pool", "good"),
+    "labels alone": (SPECTRAL, KNOWN, "pool", "doubtful"),
     "a few": (SPECTRAL, judged(0.07, 100_000), "pool", "good"),
     "few labels": (SPECTRAL, judged(0.05, 99), "pool", "not known"),
     "no judge": (SPECTRAL, {}, "pool", "not known"),

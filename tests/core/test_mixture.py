@@ -8,6 +8,7 @@ from torch import Tensor
 
 import gpn
 from gpn.core.mixture import Judge, LogRatio, MixtureWeights, cross_fitted, mixture_weights
+from gpn.core.row_keys import row_keys
 from gpn.methods.gpn.density_ratio import network_ratio, tree_ratio
 
 Make = Callable[[torch.Generator], Judge]
@@ -82,23 +83,60 @@ def test_the_seed_decides_and_nothing_else(make: Make) -> None:
 
 
 @pytest.mark.parametrize(("n_labels", "folds"), [(7, 3), (2, 10), (1, 2)])
-def test_no_row_is_judged_by_who_learnt_from_it(n_labels: int, folds: int) -> None:
-    """One learner knows what it saw; a single row has nobody else to judge it."""
-    x_obs, pool = torch.arange(n_labels)[:, None].double(), torch.arange(100, 120)[:, None].double()
+def test_no_row_is_judged_by_who_learnt_from_it_or_a_copy(n_labels: int, folds: int) -> None:
+    """Every row comes twice; a single one has nobody else to judge it."""
+    x_obs = torch.arange(n_labels)[:, None].double().repeat(2, 1)
+    pool, learners = torch.arange(100, 120)[:, None].double().repeat(2, 1), []
 
     def learn(seen: Tensor, seen_pool: Tensor) -> LogRatio:
-        known = {*seen[:, 0].tolist(), *seen_pool[:, 0].tolist()}
-        return lambda x: torch.tensor([float(v in known) for v in x[:, 0].tolist()]).to(x)
+        known = torch.cat([seen, seen_pool])[:, 0]
+        learners.append(known)
 
-    judge = cross_fitted(learn, folds, torch.Generator().manual_seed(0))
-    for judged in judge(x_obs, pool):
-        assert (judged == 0).all(), "a typical labeled row is zero, and all are as known as that"
-    seen = []
-    judge = cross_fitted(lambda *rows: seen.append(rows) or learn(*rows), folds, torch.Generator())
-    judge(x_obs, pool)
-    assert len(seen) == min(folds, n_labels)
-    if n_labels > 1:
-        assert all(len(ours) < n_labels and len(theirs) < 20 for ours, theirs in seen)
+        def log_ratio(x: Tensor) -> Tensor:
+            assert n_labels == 1 or not torch.isin(x[:, 0], known).any()
+            return -x[:, 0]
+
+        return log_ratio
+
+    labeled, theirs = cross_fitted(learn, folds, torch.Generator().manual_seed(0))(x_obs, pool)
+    assert len(learners) == min(folds, n_labels)
+    typical = (-x_obs[:, 0]).median()
+    assert torch.equal(labeled, -x_obs[:, 0] - typical)
+    assert torch.equal(theirs, -pool[:, 0] - typical)
+
+
+def test_labeled_rows_in_the_pool_are_known_and_not_judged() -> None:
+    """Strangers then are counted among the others."""
+    x_obs, far = rows(50, 3, seed=0), rows(30, 3, seed=1) + 9.0
+    judged: list[Tensor] = []
+
+    def judge(labeled: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
+        judged.append(pool)
+        return torch.zeros(len(labeled)), torch.full((len(pool),), -5.0)
+
+    given = mixture_weights(x_obs, torch.cat([x_obs[:20], far]), judge, 0.05)
+    assert torch.equal(torch.cat(judged), far)
+    assert (given.weights[:20] == 0.05).all()
+    assert (given.weights[20:] > 0.99).all()
+    assert given.unlike.tolist() == given.judged.tolist() == [False] * 20 + [True] * 30
+    alone = mixture_weights(x_obs, x_obs, judge, 0.05)
+    assert len(judged) == 1, "nobody is left to judge"
+    assert alone.labeled_share == 1.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(5000, 3), (40, 3, 8, 8)])
+def test_keys_are_equal_where_rows_are(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    x[1] = x[0]
+    x[2], x[3] = 0.0, -0.0
+    keys = row_keys(x)
+    assert keys[0] == keys[1]
+    assert keys[2] == keys[3]
+    assert len(keys.unique()) == len(x) - 2
+    assert torch.equal(row_keys(x.flip(0)), keys.flip(0))
+    if x.ndim == 4:
+        assert torch.equal(row_keys(x.contiguous(memory_format=torch.channels_last)), keys)
 
 
 def test_ctrl_c_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 import gpn
@@ -29,3 +31,16 @@ def test_few_labels_in_many_dimensions_leave_the_exact_spread_and_mean(dim: int)
     assert 0.9 < ratio < 1.1
     gap = (ours.mean(new) - exact.mean(new)).abs() / exact.std(new)
     assert gap.median() < 0.25
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::gpn.GPNWarning")
+def test_few_labels_of_many_classes_and_columns_are_learnt_as_by_a_linear_model() -> None:
+    """400 handwritten digits of 64 pixels; with β of targets and their network it was 57 %."""
+    x, y = load_digits(return_X_y=True)
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).numpy()
+    known, rest = order[:400], order[400:]
+    model = gpn.GPNClassifier(random_state=0).fit(x[known], y[known], X_unlabeled=x[rest])
+    linear = LogisticRegression(C=0.01, max_iter=3000).fit(x[known], y[known])
+    assert model.score(x[rest], y[rest]) > linear.score(x[rest], y[rest]) - 0.02
+    assert model.is_ood(x[rest]).mean() < 0.15

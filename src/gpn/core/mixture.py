@@ -30,12 +30,13 @@ class MixtureWeights:
 
     Where strangers overlap with labeled rows, both err on the side of labeled-like. `unlike` are
     pool rows with a smaller ratio than all but 5 % of labeled rows: of strangers nearly all, and
-    one in twenty of the others.
+    one in twenty of the others that were `judged`, which labeled rows once more are not.
     """
 
     weights: Float[Tensor, "R"]
     labeled_share: float
     unlike: Bool[Tensor, "R"]
+    judged: Bool[Tensor, "R"]
 
 
 def mixture_weights(
@@ -45,14 +46,14 @@ def mixture_weights(
 
     No weight is below `floor`: a little doubt remains everywhere.
     """
-    other = ~torch.isin(row_keys(x_pool), row_keys(x_obs))
-    labeled_like, unlike = x_pool.new_ones(len(x_pool)), torch.zeros_like(other)
-    if bool(other.any()):
-        labeled, pool = judge(x_obs, x_pool[other])
-        labeled_like[other] = pool.exp().clamp(max=1.0)
-        unlike[other] = pool < labeled.quantile(COMMON)
+    judged = ~torch.isin(row_keys(x_pool), row_keys(x_obs))
+    labeled_like, unlike = x_pool.new_ones(len(x_pool)), torch.zeros_like(judged)
+    if bool(judged.any()):
+        labeled, pool = judge(x_obs, x_pool[judged])
+        labeled_like[judged] = pool.exp().clamp(max=1.0)
+        unlike[judged] = pool < labeled.quantile(COMMON)
     weights = (1 - labeled_like).clamp_min(floor)
-    return MixtureWeights(weights, float(labeled_like.mean()), unlike)
+    return MixtureWeights(weights, float(labeled_like.mean()), unlike, judged)
 
 
 def cross_fitted(learn: Learner, folds: int, rng: torch.Generator) -> Judge:

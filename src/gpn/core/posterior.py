@@ -168,17 +168,15 @@ class Posterior(ABC):
         return (1 - level) / 2, (1 + level) / 2
 
     def _rows(self, x: Any) -> Inputs:
-        with self._rows_in_use(x) as rows:
-            return rows
+        rows = self._shaped(x)
+        if not bool(as_stored(rows).sum().isfinite()):  # one quick look
+            check_finite(rows, "x")
+        return laid_out(rows)
 
     @contextmanager
     def _rows_in_use(self, x: Any) -> Iterator[Inputs]:
-        """The rows, for work that a GPU may begin before it is known whether all are finite."""
-        rows = self._shaped(x)
-        total = as_stored(rows).sum()  # one quick look
-        yield laid_out(rows)
-        if not bool(total.isfinite()):
-            check_finite(rows, "x")
+        """The rows, while something is made of them."""
+        yield self._rows(x)
 
     def _shaped(self, x: Any) -> Inputs:
         rows = as_tensor(x, "x").to(self.device, self.dtype)

@@ -181,6 +181,8 @@ def _complete(path: Path, kind: str) -> Iterator[None]:
     except MemoryError:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system's word, not the parser's
         raise ValueError(
             f"{path} must be a complete {kind} file, and cannot be read as one; write it anew."
         ) from error

@@ -4,17 +4,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-ROWS_AT_ONCE = 4096
+NUMBERS_AT_ONCE = 2**24
 LARGEST = 2**62
 
 
 def row_keys(rows: Float[Tensor, "n *d"]) -> Int[Tensor, "n"]:
     """Σ_j c_j bits_j modulo 2⁶⁴ with random odd c: that of whole numbers is exact in any order.
 
-    Two different rows share a key about once in 2⁶⁴ pairs.
+    Two different rows share a key about once in 2⁶⁴ pairs; of round numbers, whose bits end in
+    zeros, once in 2⁴⁰.
     """
-    parts = [_keys(part) for part in rows.flatten(1).split(ROWS_AT_ONCE)]
-    return torch.cat(parts)
+    flat = rows.flatten(1)
+    at_once = max(1, NUMBERS_AT_ONCE // max(1, flat.shape[1]))
+    return torch.cat([_keys(part) for part in flat.split(at_once)])
 
 
 def _keys(rows: Float[Tensor, "n d"]) -> Int[Tensor, "n"]:

@@ -239,8 +239,8 @@ class GPNConfig(Config):
         return 0.3 if self._detects(anchor) else 0.0
 
     def _detects_in_a_wide_table(self, task: Task, anchor: str) -> bool:
-        table = len(task.input_shape) == 1
-        return table and task.input_shape[0] > JOINT_DIMENSIONS and self._detects(anchor)
+        wide = torch.Size(task.input_shape).numel() > JOINT_DIMENSIONS
+        return wide and len(task.input_shape) != 3 and self._detects(anchor)
 
     def _detects(self, anchor: str) -> bool:
         """Where rows are told apart rather than a posterior followed: regularise the network.

@@ -46,18 +46,21 @@ def diagnose(config: GPNConfig, story: Mapping[str, Any]) -> dict[str, Diagnosti
 def _pool(story: Mapping[str, Any]) -> Diagnostic:
     """The share of strangers s in the pool, from the share that is unlike all but 5 % of labels.
 
-    That is s + 0.05 (1 − s) where strangers are told without fail. Without any, n labels and m pool
-    rows give it a standard error of √(0.05 · 0.95 (1/n + 1/m)); within three, there may be none.
+    That is s + 0.05 (1 − s) of the rows judged where strangers are told without fail. Without any,
+    n labels and m such rows give it a standard error of √(0.05 · 0.95 (1/n + 1/m)); within three,
+    there may be none. Pool rows that repeat labeled ones are no strangers and were not judged.
     """
     unlike, labels = story.get("unlike_labeled"), story.get("labels_judged", 0)
     if unlike is None:
         said = "what the pool holds is not known: this fit trained no classifier of it."
         return Diagnostic(None, UNKNOWN, said)
-    share = max(0.0, (unlike - COMMON) / (1 - COMMON))
+    n_judged = story["pool_judged"]
+    among = max(0.0, (unlike - COMMON) / (1 - COMMON))
+    share = among * n_judged / max(1, n_judged + story.get("pool_repeats", 0))
     if labels < FEWEST_LABELS:
         return Diagnostic(share, UNKNOWN, f"{labels} labels are too few to tell strangers by.")
-    doubt = 3 * math.sqrt(COMMON * (1 - COMMON) * (1 / labels + 1 / story["pool_judged"]))
-    if share > max(FEWEST_STRANGERS, doubt):
+    doubt = 3 * math.sqrt(COMMON * (1 - COMMON) * (1 / labels + 1 / max(1, n_judged)))
+    if share > FEWEST_STRANGERS and among > doubt:
         said = f"about {share:.0%} of the pool are unlike the labeled rows."
         return Diagnostic(share, GOOD, said)
     return Diagnostic(

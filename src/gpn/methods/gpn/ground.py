@@ -5,7 +5,7 @@ labels' rows hardly at all, and the fit that follows the search takes them over.
 """
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from gpn.core.mixture import Judge, cross_fitted, mixture_weights
@@ -75,9 +75,17 @@ def pool_weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R
     setting.story["labeled_share"] = given.labeled_share
     ground = setting.shared.ground
     real = len(reference) if ground is None else ground.n_real  # the made-up ones come last
-    setting.story["unlike_labeled"] = float(given.unlike[:real].double().mean())
-    setting.story["labels_judged"], setting.story["pool_judged"] = len(setting.task.x_obs), real
+    _note_strangers(setting, given.unlike[:real], given.judged[:real])
     return given.weights
+
+
+def _note_strangers(setting: Setting, unlike: Bool[Tensor, "R"], judged: Bool[Tensor, "R"]) -> None:
+    """What the pool's diagnostic is made of: who was judged, how, and how many labels are there
+    once more."""
+    story, n_judged = setting.story, int(judged.sum())
+    story["unlike_labeled"] = float(unlike.sum()) / max(1, n_judged)
+    story["labels_judged"], story["pool_judged"] = len(setting.task.x_obs), n_judged
+    story["pool_repeats"] = len(judged) - n_judged
 
 
 def _judge(setting: Setting) -> Judge:

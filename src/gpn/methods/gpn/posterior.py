@@ -1,6 +1,7 @@
 """What a fitted GPN is: functions x → g(x, z), z ~ N(0, I)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -11,10 +12,11 @@ from torch import Tensor
 from gpn.core.chunks import joined
 from gpn.core.gaussian import GaussianPosterior
 from gpn.core.generator import AffineGenerator, Columns, ConcatGenerator, Generator
-from gpn.core.networks import MLPTrunk, Trunk
+from gpn.core.networks import MLPTrunk, ModuleTrunk, Trunk
+from gpn.core.pool import check_finite
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature
-from gpn.core.types import Outputs, Rng, as_generator, normal
+from gpn.core.types import Inputs, Outputs, Rng, as_generator, as_stored, laid_out, normal
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.diagnose import diagnose
 
@@ -126,6 +128,19 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
         """A(x) itself, one line per code axis."""
         slopes = joined(self._columns(x, lambda columns: columns[1:]), dim=1)
         return slopes.permute(2, 0, 1)
+
+    @contextmanager
+    def _rows_in_use(self, x: Any) -> Iterator[Inputs]:
+        """A GPU may begin before it is known whether all rows are finite: our own layers take any
+        number. A user's module might not."""
+        if isinstance(self.config.trunk, ModuleTrunk):
+            yield self._rows(x)
+            return
+        rows = self._shaped(x)
+        total = as_stored(rows).sum()
+        yield laid_out(rows)
+        if not bool(total.isfinite()):
+            check_finite(rows, "x")
 
     @torch.no_grad()
     def _columns(self, x: Any, take: Callable[[Columns], T]) -> list[T]:

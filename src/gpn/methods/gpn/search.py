@@ -70,7 +70,7 @@ def chosen_beta(
 
 
 def largest_good(trials: list[Trial]) -> Trial:
-    """The largest β within `CLOSE` nats of the best score: as if σ_total were 5 % off."""
+    """The largest β within `CLOSE` nats of the best score: as if errors were 5 % larger."""
     most = min(trial.score for trial in trials) + CLOSE
     return max((t for t in trials if t.score <= most), key=lambda t: t.beta)
 
@@ -114,7 +114,7 @@ def _target_trial(
     if noise_std is None:
         noise_std = likeliest_noise(squared, variance)
     total = variance + noise_std**2
-    scores = 0.5 * (squared / total + total.log()).sum(1)
+    scores = 0.5 * (squared / total + total.log()).mean(1)
     inside = squared <= 1.96**2 * total
     return Trial(beta, *_mean_and_error(scores), float(inside.double().mean()), noise_std)
 
