@@ -95,6 +95,11 @@ BAD: dict[str, tuple[type[Config], dict[str, Any], str]] = {
     "beta": (gpn.GPNConfig, {"beta": -1.0}, r"beta must be positive, or None .*got -1\.0"),
     "pairing": (gpn.GPNConfig, {"pairing": "all"}, r"one of every, one, got 'all'"),
     "code_noise": (gpn.GPNConfig, {"code_noise": -0.1}, r"must not be negative, got -0\.1"),
+    "endless noise": (
+        gpn.GPNConfig,
+        {"noise_std": 10**400},
+        r"noise_std must be positive, .* at most 1e\+100, got 1000",
+    ),
     "noise_std": (GPConfig, {"noise_std": 0.0}, r"noise_std must be positive, or None .*got 0\.0"),
     "activation": (gpn.MLPTrunk, {"activation": "rely"}, r"did you mean 'relu'\?"),
     "widths": (gpn.MLPTrunk, {"widths": ()}, r"at least one hidden layer, got \(\)"),

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 C = TypeVar("C", bound="Config")
 
+LARGEST = 1e100
+
 
 class Config:
     """Base of the frozen dataclasses that configure one thing each.
@@ -41,12 +43,13 @@ def require_positive(owner: Config, *names: str) -> None:
 
 
 def require_positive_if_given(owner: Config, *names: str) -> None:
-    """Raise unless each named setting is a positive number, or None."""
+    """Raise unless each named setting is a positive number of a sane size, or None."""
     for name in names:
         value = getattr(owner, name)
-        if value is not None and not value > 0:
+        if value is not None and not 0 < value <= LARGEST:
             raise ValueError(
-                f"{name} must be positive, or None for a choice by the fit, got {value!r}."
+                f"{name} must be positive, or None for a choice by the fit, and at most "
+                f"{LARGEST:g}, got {value!r:.60}."
             )
 
 

@@ -42,7 +42,7 @@ class Posterior(ABC):
         self.signature = signature
         self.device = device
         self.dtype = dtype
-        self.noise_std = noise_std
+        self.noise_std = None if noise_std is None else float(noise_std)
         self.checks: dict[str, Diagnostic] = {}
 
     @property
