@@ -18,7 +18,6 @@ from sklearn.preprocessing import StandardScaler
 import gpn
 from gpn import GPNClassifier, GPNConfig, GPNRegressor, MLPTrunk, TrainConfig
 from gpn.estimators import MadeUpPoolWarning, PosteriorClassifier, PosteriorRegressor
-from gpn.estimators.base import _repeats, _split
 from gpn.scaling import Scale
 
 SHORT = GPNConfig(
@@ -95,54 +94,6 @@ def test_what_is_unlike_the_labels_is_flagged(
         assert model.ood_score(outside).min() > np.median(model.ood_score(inside))
 
 
-def test_the_threshold_comes_from_rows_that_were_held_out() -> None:
-    """Of 120 labels 19 are held out for it; of thirty none can be spared, and all serve."""
-    model = GPNRegressor(SHORT, random_state=0).fit(X, Y, X_unlabeled=POOL)
-    assert len(model.reference_scores_) == 19
-    few = GPNRegressor(SHORT, random_state=0).fit(X[:30], Y[:30], X_unlabeled=POOL)
-    assert len(few.reference_scores_) == 30
-
-
-@pytest.mark.parametrize("n", [5, 19, 100])
-def test_at_most_the_share_asked_for_of_known_rows_is_flagged(n: int) -> None:
-    """On average over fits, whatever the law of the scores; with five no less than a sixth."""
-    model, flagged = GPNRegressor(), []
-    for _ in range(4000):
-        model.reference_scores_ = np.sort(RNG.exponential(size=n))
-        flagged.append(np.exp(-model.threshold(0.05)))  # the share of an exponential law beyond it
-    assert np.mean(flagged) == pytest.approx(max(0.05, 1 / (n + 1)), rel=0.1)
-
-
-def test_where_a_posterior_is_followed_few_labels_are_not_held_out() -> None:
-    """Labels as if they had not been given set the threshold, and evidence sets the prior."""
-    model = GPNRegressor(GPNConfig(train=TrainConfig(steps=600)), random_state=0)
-    few, noisy = X[:45], Y[:45] + RNG.normal(0, 1, 45)
-    model.fit(few, noisy, X_unlabeled=POOL)
-    assert model.posterior_.config.anchor == "joint"
-    assert len(model.reference_scores_) == 45
-    known, strange = RNG.uniform(-1, 1, (500, 2)), RNG.uniform(2, 3, (500, 2))
-    assert model.is_ood(known).mean() < 0.12
-    assert model.is_ood(strange).mean() > 0.95
-    config = model.posterior_.config
-    assert config.noise_std == pytest.approx(1 / noisy.std(), rel=0.4)
-    asked = model.config.replace(prior=gpn.MLPPrior(), noise_std=0.3)
-    told = GPNRegressor(asked, random_state=0).fit(few, noisy, X_unlabeled=POOL).posterior_.config
-    assert (told.prior, told.noise_std) == (gpn.MLPPrior(), 0.3)
-
-
-@pytest.mark.parametrize(
-    ("n", "references"), [(80, 19), pytest.param(400, 40, marks=pytest.mark.slow)]
-)
-def test_labels_without_noise_leave_known_rows_known(n: int, references: int) -> None:
-    """There the network's own error is larger than the exact spread: only held-out rows tell."""
-    x, new = RNG.normal(size=(n, 12)), RNG.normal(size=(400, 12))
-    pool = np.concatenate([RNG.normal(size=(200, 12)), 3 * RNG.normal(size=(200, 12))])
-    model = GPNRegressor(random_state=0).fit(x, x @ np.arange(12.0), X_unlabeled=pool)
-    assert len(model.reference_scores_) == references
-    assert model.is_ood(new).mean() < 0.2
-    assert model.is_ood(4 * new).mean() > 0.9
-
-
 def test_a_pool_is_no_array_where_all_rows_count_together(
     regressor: GPNRegressor, tmp_path: Path
 ) -> None:
@@ -170,13 +121,6 @@ def test_words_are_classes(classifier: GPNClassifier) -> None:
     np.testing.assert_allclose(draws.mean(2), p, atol=0.1)
     expected = -(p * np.log(p)).sum(1)
     np.testing.assert_allclose(classifier.entropy(X), expected, atol=1e-6)
-
-
-def test_a_rare_class_is_never_held_out_whole() -> None:
-    y = np.zeros(100, dtype=int)
-    y[7] = 1
-    model = GPNClassifier(SHORT.replace(train=TrainConfig(steps=5)), random_state=1)
-    assert model.fit(X[:100], y, X_unlabeled=POOL).classes_.tolist() == [0, 1]
 
 
 def test_suggestions_are_far_from_labels_and_from_each_other(regressor: GPNRegressor) -> None:
@@ -329,34 +273,6 @@ def test_unlabeled_rows_reach_the_end_of_a_pipeline_transformed_like_the_others(
     alone = StandardScaler().fit(X)
     by_hand = clone(quick).fit(alone.transform(X), Y, X_unlabeled=alone.transform(POOL))
     np.testing.assert_allclose(pipe.predict(X), by_hand.predict(alone.transform(X)), rtol=1e-12)
-
-
-def test_a_weight_is_a_number_of_rows() -> None:
-    quick = GPNRegressor(SHORT.replace(train=TrainConfig(steps=30)), random_state=0)
-    twice = np.where(np.arange(120) < 60, 2, 0)
-    weighted = clone(quick).fit(X, Y, POOL, sample_weight=twice).predict(POOL)
-    doubled = np.concatenate([X[:60]] * 2), np.concatenate([Y[:60]] * 2)
-    np.testing.assert_allclose(weighted, clone(quick).fit(*doubled, POOL).predict(POOL), rtol=1e-9)
-    with pytest.raises(ValueError, match="at least one non-zero number"):
-        clone(quick).fit(X, Y, POOL, sample_weight=np.zeros(120))
-
-
-def test_fractions_of_a_weight_are_shared_out_in_proportion() -> None:
-    weights = np.linspace(0.1, 2.1, 1000)
-    counts = np.bincount(_repeats(weights, np.zeros((1000, 1)), np.random.RandomState(0)))
-    assert abs(counts.sum() - 1000) <= 1
-    share = weights[:500].sum() / weights.sum()
-    assert counts[:500].sum() / counts.sum() == pytest.approx(share, abs=0.01)
-
-
-def test_copies_of_a_row_are_not_held_out_from_themselves() -> None:
-    """Weights of three: every held-out row leaves with all of its copies."""
-    rows = np.repeat(np.arange(80), 3)
-    kept, held_out = _split(rows, None, np.random.RandomState(0))
-    assert not set(rows[kept]) & set(rows[held_out])
-    assert len(set(rows[held_out])) == 19
-    few = _split(np.repeat(np.arange(20), 3), None, np.random.RandomState(0))
-    assert len(few[1]) == 60, "twenty labels are few, however often they are repeated"
 
 
 def test_suggestions_from_a_large_pool_look_at_the_most_unknown(

@@ -90,3 +90,37 @@ def test_the_benchmarks_figures_are_those_of_their_files() -> None:
     assert f"both replayed | {benchmark('training')[step]:.2f} ×" in text
     members = "40 steps, members on the same trunk: ratio"
     assert f"as one axis | {benchmark('ensemble')[members]:.3f} ×" in text
+    default = "default, 1539 steps, 9852 labels, 2 cores: "
+    cpu = benchmark("superconductor_cpu")
+    auc, seconds = cpu[default + "ood_auc"], cpu[default + "fit"]
+    assert f"default, AUC {auc:.3f} | **{seconds:.0f} s**" in text
+
+
+@pytest.mark.parametrize(
+    "peer", ["GPN", "GPyTorch SVGP", "laplace-torch", "torch-uncertainty"], ids=lambda name: name
+)
+def test_the_peers_are_those_of_their_file(peer: str) -> None:
+    found = {k.split(": ")[1]: v for k, v in benchmark("peers").items() if k.startswith(peer)}
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    (line,) = [
+        row for row in text.splitlines() if row.startswith(f"| {peer.split()[0]}") and " ms" in row
+    ]
+    for said in (
+        f"| {found['fit']:.1f} s |",
+        f"| {1000 * found['100 functions at 4000 rows']:.1f} ms |",
+        f"{found['100 functions at 4000 rows, ratio']:.1f}"[: 1 if peer == "GPN" else None],
+        f"| {found['ood_auc']:.3f} |",
+    ):
+        assert said in line
+
+
+def test_the_profile_is_that_of_its_file() -> None:
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    found = benchmark("profile")
+    for what, name in {
+        "choosing and augmenting rows": "rows and augmentation",
+        "a step of the trunk on 512 labels, replayed": "step of the trunk on as many labels",
+        "**a GPN's step, replayed**": "step of the GPN",
+        "a GPN's step as it is": "step of the GPN, nothing replayed",
+    }.items():
+        assert f"| {what} | {found[name]:.2f} ms |" in text

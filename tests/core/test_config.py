@@ -123,3 +123,9 @@ def test_half_a_step_is_refused() -> None:
         require_counts(Loose(steps=True), "steps")
     with pytest.raises(ValueError, match=r"whole number of at least 1, got steps=1\.5"):
         require_counts(Loose(steps=1.5), "steps")
+
+
+@pytest.mark.usefixtures("as_users_have_it")
+def test_what_is_no_number_is_refused_as_a_bad_number_is() -> None:
+    with pytest.raises(ValueError, match=r"beta must be positive, or None .*got 'a'"):
+        gpn.GPNConfig(beta="a")

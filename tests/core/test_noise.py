@@ -1,4 +1,4 @@
-"""The labels' noise by marginal likelihood, against the likelihood itself and a known noise."""
+"""The labels' noise, by marginal likelihood or held-out labels, against a known noise."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 import gpn
-from gpn.core.noise import learnt_noise_std
+from gpn.core.noise import held_out_noise_std, learnt_noise_std
 from gpn.core.spectral import KernelAxes
 
 
@@ -67,3 +67,15 @@ def test_labels_that_are_all_zero_have_a_usable_noise() -> None:
     task = gpn.Task(rows[:12], torch.zeros(12, 1), pool=rows)
     config = gpn.GPNConfig(anchor="conditioned", train=gpn.TrainConfig(steps=1), reference_rows=64)
     assert gpn.GPN(config).fit(task, rng=0).mean(rows).isfinite().all()
+
+
+def test_held_out_noise_is_the_likeliest() -> None:
+    """Residuals of N(0, v + σ²) with a few huge v: squares less variances would be far off."""
+    rng = torch.Generator().manual_seed(0)
+    variance = torch.full((4000, 1), 0.01)
+    variance[:40] = 100.0
+    drawn = torch.randn(4000, 1, generator=rng)
+    squared = (variance + 0.25) * drawn.square()
+    squared[:40] = 0.25
+    assert held_out_noise_std(squared, variance) == pytest.approx(0.5, rel=0.05)
+    assert float((squared - variance).mean()) < 0

@@ -8,9 +8,8 @@ from torch import Tensor
 
 import gpn
 from gpn.core.train import History
-from gpn.methods.gpn import ConcatPosterior, GPNPosterior, ground, parts
+from gpn.methods.gpn import ConcatPosterior, GPNPosterior, parts
 from gpn.methods.gpn.ground import FLOOR
-from gpn.methods.gpn.search import BETAS, CLOSE, likeliest_noise
 
 TINY: dict[str, Any] = {
     "trunk": gpn.MLPTrunk(widths=(8,)),
@@ -165,52 +164,6 @@ def test_few_axes_warn_and_say_how_much_they_hold() -> None:
     assert wide.report["prior_variance_kept"] > 0.9999
 
 
-def test_beta_is_searched_on_held_out_labels() -> None:
-    """The largest β that scores about as well as the best, and the noise that came of it."""
-    posterior = fit(targets(30, 2), anchor="independent", pool_weights="equal")
-    trials = posterior.report["beta_search"]
-    assert tuple(trial["beta"] for trial in trials) == BETAS
-    best = min(trials, key=lambda trial: trial["score"])
-    good = [trial for trial in trials if trial["score"] <= best["score"] + CLOSE]
-    chosen = max(good, key=lambda trial: trial["beta"])
-    assert posterior.config.beta == chosen["beta"]
-    assert posterior.noise_std == posterior.config.noise_std > 0
-
-
-def test_held_out_noise_is_the_likeliest() -> None:
-    """Residuals of N(0, v + σ²) with a few huge v: squares less variances would be far off."""
-    rng = torch.Generator().manual_seed(0)
-    variance = torch.full((4000, 1), 0.01)
-    variance[:40] = 100.0
-    drawn = torch.randn(4000, 1, generator=rng)
-    squared = (variance + 0.25) * drawn.square()
-    squared[:40] = 0.25
-    assert likeliest_noise(squared, variance) == pytest.approx(0.5, rel=0.05)
-    assert float((squared - variance).mean()) < 0
-
-
-def test_trials_share_what_does_not_hang_on_beta(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Axes are found once for the whole fit, weights once for all trials and once at the end."""
-    counts = {"spectral_axes": 0, "mixture_weights": 0}
-
-    def counted(name: str) -> Any:
-        work = getattr(ground, name)
-
-        def run(*given: Any) -> Any:
-            counts[name] += 1
-            return work(*given)
-
-        return run
-
-    for name in counts:
-        monkeypatch.setattr(ground, name, counted(name))
-    posterior = fit(targets(30, 2), anchor="independent")
-    assert counts == {"spectral_axes": 1, "mixture_weights": 3}, "once to count strangers"
-    assert len(posterior.report["beta_search"]) == len(BETAS)
-    assert posterior.report["prior_variance_kept"] > 0.5
-    assert len(posterior.report["pool_weights"]) == len(posterior.report["pool_rows"])
-
-
 @pytest.mark.parametrize("pairing", ["every", "one"])
 def test_looked_up_anchors_are_the_computed_ones(
     pairing: str, monkeypatch: pytest.MonkeyPatch
@@ -235,34 +188,6 @@ def test_looked_up_anchors_are_the_computed_ones(
     computed = gpn.GPN(config).fit(task, rng=0).sample(x, 5, rng=1)
     assert len(calls) == 1 + 60
     torch.testing.assert_close(looked_up, computed, rtol=1e-3, atol=1e-3)
-
-
-def test_beta_of_classes_is_searched_too() -> None:
-    posterior = fit(labels(30, 2), anchor="independent", pool_weights="equal")
-    trials = posterior.report["beta_search"]
-    assert posterior.config.beta in [trial["beta"] for trial in trials]
-    assert posterior.noise_std is None, "classes have no noise of their own"
-    assert all(0 <= trial["coverage"] <= 1 for trial in trials)
-
-
-@pytest.mark.parametrize(
-    ("settings", "searched"),
-    [
-        ({"beta": 0.2}, []),
-        ({"beta": 0.2, "target_noise": True, "noise_std": 0.3}, []),
-        ({"beta": 0.2, "target_noise": True}, []),
-        ({"noise_std": 0.3}, list(BETAS)),
-    ],
-    ids=["beta", "both", "noise open", "beta open"],
-)
-def test_what_is_given_is_not_searched(settings: dict[str, Any], searched: list[float]) -> None:
-    posterior = fit(targets(12, 2), anchor="independent", pool_weights="equal", **settings)
-    trials = posterior.report.get("beta_search", [])
-    assert [trial["beta"] for trial in trials] == searched
-    assert posterior.config.beta == settings.get("beta", posterior.config.beta)
-    assert posterior.noise_std == settings.get("noise_std", posterior.noise_std)
-    is_learnt = "beta" not in settings or "target_noise" in settings
-    assert (posterior.noise_std is not None) == is_learnt
 
 
 def test_one_label_is_enough_for_independent_anchors() -> None:

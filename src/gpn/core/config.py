@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 C = TypeVar("C", bound="Config")
@@ -38,19 +38,24 @@ def require_positive(owner: Config, *names: str) -> None:
     """Raise unless each named setting is a positive number."""
     for name in names:
         value = getattr(owner, name)
-        if not value > 0:
-            raise ValueError(f"{name} must be positive, got {name}={value!r}.")
+        if not _is_positive(value):
+            raise ValueError(f"{name} must be positive, got {name}={value!r:.60}.")
 
 
 def require_positive_if_given(owner: Config, *names: str) -> None:
     """Raise unless each named setting is a positive number of a sane size, or None."""
     for name in names:
         value = getattr(owner, name)
-        if value is not None and not 0 < value <= LARGEST:
+        if value is not None and not _is_positive(value):
             raise ValueError(
                 f"{name} must be positive, or None for a choice by the fit, and at most "
                 f"{LARGEST:g}, got {value!r:.60}."
             )
+
+
+def _is_positive(value: Any) -> bool:
+    """A positive number of a sane size: one of hundreds of digits would overflow later on."""
+    return isinstance(value, Real) and bool(0 < value <= LARGEST)  # type: ignore[operator]
 
 
 def require_counts(owner: Config, *names: str) -> None:

@@ -34,3 +34,16 @@ def learnt_noise_std(features: Float[Tensor, "N F"], y_obs: Float[Tensor, "N o"]
     rotated = left.T @ y_obs.double()
     rest = float(y_obs.double().square().sum() - rotated.square().sum()) / y_obs.shape[1]
     return evidence_noise_std(spread.square(), rotated, max(rest, 0.0), len(y_obs))
+
+
+def held_out_noise_std(squared: Float[Tensor, "n o"], variance: Float[Tensor, "n o"]) -> float:
+    """argmax_σ Σ log N(residual; 0, Var[g] + σ²) on labels that a fit has not seen.
+
+    σ² from 1 % to all of the mean square. Not the excess of squares over variances: of those a few
+    rows have most.
+    """
+    shares = torch.logspace(-2, 0, 50, device=squared.device, dtype=torch.float64)
+    noise = shares * squared.double().mean().clamp_min(1e-12)
+    total = variance.double()[..., None] + noise
+    scores = (squared.double()[..., None] / total + total.log()).mean((0, 1))
+    return float(noise[scores.argmin()].sqrt())

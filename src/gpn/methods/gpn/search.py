@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
+from gpn.core.noise import held_out_noise_std
 from gpn.core.task import Task
 from gpn.core.train import Report
 from gpn.methods.gpn.config import GPNConfig
@@ -23,7 +22,6 @@ SHORT, CLASS_SHORT, LONGER = 1 / 16, 1 / 6, 1 / 4
 LEAST_STEPS = 100
 FEWEST_LABELS = 10
 HELD_OUT = 0.15
-NOISE_GRID = 50
 Fit = Callable[..., GPNPosterior]
 
 
@@ -112,23 +110,11 @@ def _target_trial(
     mean, variance = posterior.moments(rest.x_obs)
     squared = (rest.y_obs - mean).square()
     if noise_std is None:
-        noise_std = likeliest_noise(squared, variance)
+        noise_std = held_out_noise_std(squared, variance)
     total = variance + noise_std**2
     scores = 0.5 * (squared / total + total.log()).mean(1)
     inside = squared <= 1.96**2 * total
     return Trial(beta, *_mean_and_error(scores), float(inside.double().mean()), noise_std)
-
-
-def likeliest_noise(squared: Float[Tensor, "n o"], variance: Float[Tensor, "n o"]) -> float:
-    """argmax_σ Σ log N(residual; 0, Var[g] + σ²), σ² from 1 % to all of the mean square.
-
-    Not the excess of squares over variances: of those a few rows have most.
-    """
-    shares = torch.logspace(-2, 0, NOISE_GRID, device=squared.device, dtype=torch.float64)
-    noise = shares * squared.double().mean().clamp_min(1e-12)
-    total = variance.double()[..., None] + noise
-    scores = (squared.double()[..., None] / total + total.log()).mean((0, 1))
-    return float(noise[scores.argmin()].sqrt())
 
 
 def _class_trial(beta: float, posterior: GPNPosterior, rest: Task) -> Trial:
