@@ -17,9 +17,10 @@ SHORT = GPNConfig(
     beta=0.01,
     n_axes=16,
     n_anchors=16,
+    reference_rows=128,
     anchor="independent",
     trunk=MLPTrunk(widths=(32, 32)),
-    train=TrainConfig(steps=100, pool_batch=32, learning_rate=1e-2),
+    train=TrainConfig(steps=40, pool_batch=32, learning_rate=2e-2),
 )
 
 

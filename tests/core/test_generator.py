@@ -100,6 +100,18 @@ def test_a_head_per_code_is_b_plus_a_z(blocks: int) -> None:
     assert not generator._heads_cost_less(1, 50)
 
 
+@pytest.mark.parametrize(("blocks", "code_dim"), [(1, 12), (3, 12), (1, 0)])
+def test_moments_are_b_and_the_sum_of_squared_columns(blocks: int, code_dim: int) -> None:
+    generator = AffineGenerator(gpn.MLPTrunk(widths=(7, 5)), (2,), 3, code_dim, seeded(), blocks)
+    x = torch.randn(40, 2, generator=seeded(1))
+    columns, (mean, variance) = generator.columns(x), generator.moments(x)
+    torch.testing.assert_close(mean, columns[0])
+    torch.testing.assert_close(variance, columns[1:].square().sum(0))
+    draws = generator(x, torch.randn(20_000, code_dim, generator=seeded(2)))
+    torch.testing.assert_close(draws.mean(0), mean, atol=0.05, rtol=0)
+    torch.testing.assert_close(draws.var(0), variance, atol=0.01, rtol=0.1)
+
+
 def test_own_trunk_is_trained_as_a_copy(quick: gpn.GPNConfig, classes: gpn.Task) -> None:
     own = own_module()
     before = copy.deepcopy(own.state_dict())

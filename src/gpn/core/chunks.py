@@ -44,7 +44,8 @@ def by_parts(compute: Callable[[Inputs], T], rows: Inputs, size: int) -> list[T]
     start = 0
     while start < len(rows) or not done:
         try:
-            done.append(compute(rows[start : start + size]))
+            part = rows if size >= len(rows) else rows[start : start + size]
+            done.append(compute(part))
             start += size
         except torch.OutOfMemoryError:
             if size == 1:

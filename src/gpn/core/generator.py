@@ -1,6 +1,7 @@
 """The generator g(x, z): for each code z, one function."""
 
 from abc import ABC, abstractmethod
+from itertools import islice
 
 import torch
 from jaxtyping import Float
@@ -96,16 +97,43 @@ class AffineGenerator(Generator):
         assert isinstance(layer, nn.Linear)
         return layer
 
+    def _hidden(self, x: Inputs) -> Tensor:
+        """What the last layer sees."""
+        hidden = self.features(x)
+        for layer in islice(self.tail, len(self.tail) - 1):
+            hidden = layer(hidden)
+        return hidden
+
     def columns(self, x: Inputs) -> Columns:
         """b(x) and then A(x), column by column, from one pass through the trunk."""
         flat = self.tail(self.features(x))
         return flat.reshape(len(x), self.n_outputs, self.n_columns).permute(2, 0, 1)
 
+    def moments(self, x: Inputs) -> tuple[Outputs, Outputs]:
+        """b(x) and Σ_c A_c(x)²: mean and variance over z ~ N(0, I).
+
+        Two products in place of one, so that the columns of A lie in memory as they are summed.
+        """
+        hidden = self._hidden(x)
+        mean, slopes = (functional.linear(hidden, *part) for part in self._last_parts())
+        norms = torch.linalg.vector_norm(slopes.unflatten(1, (self.n_outputs, -1)), dim=2)
+        return mean, norms.square()
+
+    def _last_parts(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight and bias of the last layer for b, and for A."""
+        weight, bias = (
+            parameter.unflatten(0, (self.n_outputs, self.n_columns))
+            for parameter in (self._last.weight, self._last.bias)
+        )
+        return [(weight[:, 0], bias[:, 0]), (weight[:, 1:].flatten(0, 1), bias[:, 1:].flatten())]
+
     def combine(self, columns: Columns, codes: Codes) -> Functions:
         """b + A z for every code, from columns already computed."""
-        parts = codes.reshape(len(codes), self.blocks, self.n_columns - 1).movedim(1, 0)
-        slopes = columns[1:].permute(2, 0, 1)
-        return columns[0] + (parts @ slopes).permute(1, 2, 0)
+        return self._combined(columns.permute(2, 0, 1), codes).permute(1, 2, 0)
+
+    def _combined(self, columns: Float[Tensor, "o c n"], codes: Codes) -> Float[Tensor, "o s n"]:
+        parts = codes.reshape(len(codes), self.blocks, self.n_columns - 1).transpose(0, 1)
+        return torch.baddbmm(columns[:, :1], parts.expand(self.n_outputs, -1, -1), columns[:, 1:])
 
     def forward(self, x: Inputs, codes: Codes) -> Functions:
         if self._heads_cost_less(len(x), len(codes)):
@@ -113,15 +141,15 @@ class AffineGenerator(Generator):
         return self.combine(self.columns(x), codes)
 
     def _by_heads(self, x: Inputs, codes: Codes) -> Functions:
-        """W(z) h + c(z): the last layer is linear, so that each code has a layer of its own."""
-        hidden, last = self.tail[:-1](self.features(x)), self._last
-        heads = self._heads(last.weight, codes), self._heads(last.bias[:, None], codes)[:, 0]
-        return functional.linear(hidden, *heads).unflatten(1, (len(codes), -1)).movedim(1, 0)
+        """W(z) h + c(z): the last layer is linear, so that each code has a layer of its own.
 
-    def _heads(self, parameter: Float[Tensor, "p h"], codes: Codes) -> Float[Tensor, "so h"]:
-        """A parameter of the last layer for every code and output: b + A z, as the output is."""
-        by_column = parameter.reshape(self.n_outputs, self.n_columns, -1).permute(1, 2, 0)
-        return self.combine(by_column, codes).movedim(2, 1).flatten(0, 1)
+        Its weight and bias are b + A z of the last layer's, as the outputs are.
+        """
+        hidden, last = self._hidden(x), self._last
+        shape = self.n_outputs, self.n_columns, -1
+        weight, bias = (self._combined(p.view(shape), codes) for p in (last.weight, last.bias))
+        values = functional.linear(hidden, weight.flatten(0, 1), bias.flatten())
+        return values.view(len(x), self.n_outputs, len(codes)).permute(2, 0, 1)
 
     def _heads_cost_less(self, n: int, s: int) -> bool:
         """Products per output: s heads, then n s values, or n rows of columns, then n s values."""

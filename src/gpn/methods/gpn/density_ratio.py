@@ -18,6 +18,7 @@ from gpn.core.types import Inputs, as_generator, laid_out, seeded
 TREES = 20
 LEAF = 5
 ROWS_AT_ONCE = 4096
+WORTH_THREADS = 100_000
 
 
 def tree_ratio(rng: torch.Generator) -> Learner:
@@ -34,7 +35,7 @@ def tree_ratio(rng: torch.Generator) -> Learner:
             TREES,
             min_samples_leaf=LEAF,
             class_weight="balanced",
-            n_jobs=-1,
+            n_jobs=_jobs(x_obs.numel() + x_pool.numel()),
             random_state=int(torch.randint(2**31, (), generator=rng)),
         )
         is_labeled = torch.cat([torch.ones(len(x_obs)), torch.zeros(len(x_pool))])
@@ -44,13 +45,19 @@ def tree_ratio(rng: torch.Generator) -> Learner:
 
         def log_ratio(x: Inputs) -> Float[Tensor, "n"]:
             judge, parts = delayed(trees.predict_proba), x.cpu().split(ROWS_AT_ONCE)
-            judged = Parallel(-1, prefer="threads")(judge(part.numpy()) for part in parts)
+            at_once = Parallel(_jobs(x.numel()), prefer="threads")
+            judged = at_once(judge(part.numpy()) for part in parts)
             share = torch.from_numpy(np.concatenate(judged)[:, 1])
             return share.clamp(1e-3, 1 - 1e-3).logit().to(x)
 
         return log_ratio
 
     return learn
+
+
+def _jobs(numbers: int) -> int:
+    """Threads for so many numbers: with few, waiting for the threads takes longest."""
+    return -1 if numbers >= WORTH_THREADS else 1
 
 
 def network_ratio(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import isfinite
 from typing import Any, TypeVar
 
 import torch
@@ -11,12 +12,12 @@ from torch import Tensor
 
 from gpn.core.chunks import joined
 from gpn.core.gaussian import GaussianPosterior
-from gpn.core.generator import AffineGenerator, Columns, ConcatGenerator, Generator
+from gpn.core.generator import AffineGenerator, ConcatGenerator, Generator
 from gpn.core.networks import MLPTrunk, ModuleTrunk, Trunk
 from gpn.core.pool import check_finite
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature
-from gpn.core.types import Inputs, Outputs, Rng, as_generator, as_stored, laid_out, normal
+from gpn.core.types import Inputs, Outputs, Rng, as_generator, as_stored, beside, laid_out, normal
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.diagnose import diagnose
 
@@ -60,11 +61,6 @@ class GPNPosterior(Posterior):
         example = next(value for name, value in state.items() if name.endswith("weight"))
         generator.to(example.device, example.dtype).load_state_dict(state)
         return make_posterior(generator, signature, config, {})
-
-
-def _squared(slopes: Columns) -> Outputs:
-    """Σ_c A_c(x)², in one reading of A."""
-    return torch.linalg.vector_norm(slopes, dim=0).square()
 
 
 def build_generator(
@@ -115,8 +111,8 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
 
     def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
         """b(x), and the row sums of A(x)²."""
-        parts = self._columns(x, lambda columns: (columns[0], _squared(columns[1:])))
-        return joined([mean for mean, _ in parts]), joined([variance for _, variance in parts])
+        means, variances = zip(*self._computed(self.generator.moments, x), strict=True)
+        return joined(list(means)), joined(list(variances))
 
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
         root = self.covariance_root(x)
@@ -126,8 +122,8 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
         self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0
     ) -> Float[Tensor, "o s n"]:
         """A(x) itself, one line per code axis."""
-        slopes = joined(self._columns(x, lambda columns: columns[1:]), dim=1)
-        return slopes.permute(2, 0, 1)
+        columns = joined(self._computed(self.generator.columns, x), dim=1)
+        return columns[1:].permute(2, 0, 1)
 
     @contextmanager
     def _rows_in_use(self, x: Any) -> Iterator[Inputs]:
@@ -137,14 +133,14 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
             yield self._rows(x)
             return
         rows = self._shaped(x)
-        total = as_stored(rows).sum()
+        meanwhile = beside(rows)
         yield laid_out(rows)
-        if not bool(total.isfinite()):
-            check_finite(rows, "x")
+        with meanwhile():
+            if not isfinite(as_stored(rows).sum()):
+                check_finite(rows, "x")
 
     @torch.no_grad()
-    def _columns(self, x: Any, take: Callable[[Columns], T]) -> list[T]:
-        """What is wanted of the columns at each part of the rows."""
-        columns = self.generator.columns
+    def _computed(self, compute: Callable[[Inputs], T], x: Any) -> list[T]:
+        """What `compute` makes, from its columns, of each part of the rows."""
         with self._rows_in_use(x) as rows:
-            return self._parts(lambda part: take(columns(part)), rows, self.generator.n_columns)
+            return self._parts(compute, rows, self.generator.n_columns)
