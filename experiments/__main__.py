@@ -1,4 +1,4 @@
-"""`python -m experiments run | shares | scalability | table TASK`, `figure NAME` or `all`."""
+"""`python -m experiments run | again | shares | scalability | table TASK`, `figure NAME`, `all`."""
 
 import argparse
 import sys
@@ -57,6 +57,15 @@ def _run_task(task: str, options: argparse.Namespace) -> None:
     _say_quick(place)
 
 
+def _again(options: argparse.Namespace) -> None:
+    from experiments.paper.run import run_again
+
+    place = _place(options.task, options)
+    for method in options.method or ("gpn",):
+        run_again(options.task, method, place)
+    _say_quick(place)
+
+
 def _shares(options: argparse.Namespace) -> None:
     from experiments.paper.pool_share import run_shares
 
@@ -92,6 +101,7 @@ COMMANDS = {
     "table": _table,
     "figure": _figure,
     "run": _run,
+    "again": _again,
     "shares": _shares,
     "scalability": _scalability,
     "all": _all,
@@ -116,21 +126,23 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="one task: choose settings, then every seed")
+    again = commands.add_parser("again", help="the chosen setting on splits that no choice saw")
     everything = commands.add_parser("all", help="every task, and what follows from it")
     shares = commands.add_parser("shares", help="OOD AUC as strangers become rare in the pool")
     grow = commands.add_parser("scalability", help="OOD AUC against training time")
     table = commands.add_parser("table", help="print a task's table, from the result files")
     figure = commands.add_parser("figure", help="draw a figure, from the result files")
-    for command in (run, shares, table):
+    for command in (run, again, shares, table):
         command.add_argument("task", choices=PLANS)
     grow.add_argument("task", choices=GROWN)
     figure.add_argument("name", choices=FIGURES)
-    for command in (run, everything, shares, grow):
+    for command in (run, again, everything, shares, grow):
         command.add_argument("--data", type=Path, help="the data folder (else GPN_DATA)")
         command.add_argument("--device", default="auto")
         command.add_argument("--quick", action="store_true", help="a small share of rows and steps")
-    for command in (run, everything):
+    for command in (run, again, everything):
         command.add_argument("--method", choices=METHODS, action="append")
+    for command in (run, everything):
         command.add_argument("--setting", type=int, choices=range(5), help="try this one only")
         command.add_argument("--seed", type=int, help="with --setting: test it with this seed")
     shares.add_argument("--seed", type=int, help="this one only")

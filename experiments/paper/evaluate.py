@@ -5,6 +5,7 @@ from torch import Tensor
 
 from experiments.paper.split import Rows
 from gpn import Posterior, metrics
+from gpn.core.noise import held_out_noise_std
 from gpn.core.posterior import entropy
 
 DRAWS = 100
@@ -20,8 +21,8 @@ def evaluate(
 ) -> dict[str, float]:
     """The paper's columns and ours; `draws` functions stand for the posterior.
 
-    The likelihood of targets needs the noise of labels, for all methods by one rule: σ_ε² is what
-    the draws leave unexplained of the squared residuals, on these rows unless it is given.
+    The likelihood of targets needs the noise of labels, for all methods by one rule: the likeliest
+    σ_ε beside the draws' variances, on these rows unless it is given.
     """
     if posterior.signature.is_classification:
         return _classes(posterior, rows, unseen or {}, draws)
@@ -39,7 +40,7 @@ def _targets(posterior: Posterior, rows: Rows, n: int, noise_std: float | None) 
     assert rows.y_ood is not None
     inside, outside = (_drawn(posterior, x, n) for x in (rows.x_id, rows.x_ood))
     scores = [draws.var(0).sum(-1) for draws in (inside, outside)]
-    noise_std = _unexplained(inside, rows.y_id) if noise_std is None else noise_std
+    noise_std = _likeliest(inside, rows.y_id) if noise_std is None else noise_std
     return {
         "id_loss": float((inside.mean(0) - rows.y_id).square().mean()),
         "id_width": float(metrics.interval_width(inside).mean()),
@@ -52,11 +53,9 @@ def _targets(posterior: Posterior, rows: Rows, n: int, noise_std: float | None) 
     }
 
 
-def _unexplained(draws: Tensor, y: Tensor) -> float:
-    """σ_ε of y = f(x) + ε by moments: E[(y − mean f)²] = Var f + σ_ε²."""
-    squared = (draws.mean(0) - y).square()
-    excess = float((squared - draws.var(0)).mean())
-    return max(excess, 0.01 * float(squared.mean())) ** 0.5
+def _likeliest(draws: Tensor, y: Tensor) -> float:
+    """argmax_σ Σ log N(y; mean f, Var f + σ²)."""
+    return held_out_noise_std((draws.mean(0) - y).square(), draws.var(0))
 
 
 def _drawn(posterior: Posterior, x: Tensor, n: int) -> Tensor:

@@ -32,6 +32,16 @@ def run_method(task: str, method: str, place: Place, say: Say = print) -> dict[s
     return summarise(task, method, setting, trials, runs, place)
 
 
+def run_again(task: str, method: str, place: Place, say: Say = print) -> dict[str, Any]:
+    """The chosen setting on as many splits again: what no choice can have seen."""
+    _, values = place.plan(task).dial(method)
+    setting, seeds = values.index(place.choice(task, method)), place.plan(task).seeds
+    trials = [trial(task, method, setting, place, say)]
+    others = range(seeds, 2 * seeds)
+    runs = [final(task, method, setting, seed, place, say) for seed in others]
+    return summarise(task, method, setting, trials, runs, place, f"{method}-again")
+
+
 def trial(task: str, method: str, setting: int, place: Place, say: Say = print) -> dict[str, Any]:
     """One setting on seed 0's validation rows."""
     path = place.file(task, f"runs/{method}-{setting}-valid")
@@ -112,6 +122,7 @@ def summarise(
     trials: list[dict[str, Any]],
     runs: list[dict[str, Any]],
     place: Place,
+    name: str | None = None,
 ) -> dict[str, Any]:
     """`results/<task>/<method>.json`: mean, standard deviation and count of every metric."""
     (dial, value) = next(iter(place.setting(task, method, setting).items()))
@@ -136,7 +147,7 @@ def summarise(
             name: results.summary([run["test"][name] for run in runs]) for name in runs[0]["test"]
         },
     }
-    results.save(place.file(task, method), report)
+    results.save(place.file(task, name or method), report)
     return report
 
 

@@ -1,0 +1,48 @@
+"""Small made-up data in place of the paper's, for tests of the experiments."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import gpn
+from experiments.paper import place as places
+from experiments.paper.superconductor import THRESHOLD
+
+
+def rows(n: int, *shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(n, *shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Four hundred rows of three features, each twice, with temperatures around the threshold."""
+    x = rows(200, 3).double().repeat(2, 1)
+    y = THRESHOLD + 10 * x[:, 0] + rows(400, seed=1).double()
+    made = SimpleNamespace(x=x, y=y)
+    monkeypatch.setattr(gpn.data, "superconductivity", lambda folder=None: made)
+    places._split.cache_clear()
+    return made
+
+
+@pytest.fixture
+def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small image sets under every name: each has its own brightness."""
+
+    def images(name: str, folder: Any = None) -> SimpleNamespace:
+        channels, size = (1, 28) if "mnist" in name else (3, 32)
+        level = 20 * (1 + sum(map(ord, name)) % 10)
+        rng = torch.Generator().manual_seed(level)
+
+        def part(n: int) -> SimpleNamespace:
+            noise = torch.randint(50, (n, channels, size, size), generator=rng)
+            y = torch.randint(10, (n,), generator=rng)
+            return SimpleNamespace(x=(noise + level).clamp(max=255).to(torch.uint8), y=y)
+
+        return SimpleNamespace(train=part(90), test=part(20))
+
+    monkeypatch.setattr(gpn.data, "images", images)
+    monkeypatch.setattr("experiments.paper.images.VALID", 30)
+    places._split.cache_clear()
