@@ -14,7 +14,8 @@ demo: $(VENV)/demo.stamp
 test: lint types unit
 
 test-all: lint types
-	$(BIN)/python -m pytest --numprocesses 2 -m ""
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "" \
+	  --cov=gpn --cov-report=term:skip-covered --cov-fail-under=90
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
@@ -24,7 +25,7 @@ types: $(VENV)/test.stamp
 	$(BIN)/mypy
 
 unit: $(VENV)/test.stamp
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

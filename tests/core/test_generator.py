@@ -96,8 +96,9 @@ def test_a_head_per_code_is_b_plus_a_z(blocks: int) -> None:
         expected = generator.combine(columns, codes)[:s, :n]
         torch.testing.assert_close(generator(x[:n], codes[:s]), expected)
         torch.testing.assert_close(generator._by_heads(x[:n], codes[:s]), expected)
-    assert generator._heads_cost_less(40, 2)
-    assert not generator._heads_cost_less(1, 50)
+    assert generator._heads_cost_less(40, 2, torch.device("cpu"))
+    assert not generator._heads_cost_less(1, 50, torch.device("cpu"))
+    assert not generator._heads_cost_less(40, 2, torch.device("cuda"))
 
 
 @pytest.mark.parametrize(("blocks", "code_dim"), [(1, 12), (3, 12), (1, 0)])

@@ -10,7 +10,7 @@ from torch import nn
 import gpn
 from gpn.core.generator import ConcatGenerator
 from gpn.core.input_features import Frozen
-from gpn.core.networks import ACTIVATIONS, Erf, conv_features, conv_stack, fresh, mlp
+from gpn.core.networks import ACTIVATIONS, Dropout, Erf, conv_features, conv_stack, fresh, mlp
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -208,6 +208,21 @@ def test_dropout_is_for_training_alone() -> None:
     with torch.random.fork_rng():
         assert not torch.equal(network.train()(x), network(x))
     assert torch.equal(network.eval()(x), network(x))
+
+
+@pytest.mark.parametrize("share", [0.15, 0.5, 0.9])
+def test_dropout_leaves_out_its_share_of_units_one_by_one(share: float) -> None:
+    """Each unit is 0 or 1 / (1 − share), and neighbours, who share a number, do not agree."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        kept = Dropout(share)(torch.ones(999, 401))
+    assert kept.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)], rel=1e-4)
+    gone = (kept == 0).double()
+    error = 4 * (share * (1 - share) / gone.numel()) ** 0.5
+    assert gone.mean() == pytest.approx(share, abs=error)
+    for step in (1, 2, 3, 4):
+        together = (gone.flatten()[step:] * gone.flatten()[:-step]).mean()
+        assert together == pytest.approx(share**2, abs=4 * share * gone.numel() ** -0.5)
 
 
 def test_dropout_follows_the_seed_and_leaves_the_global_state_alone() -> None:

@@ -38,9 +38,9 @@ class TestMoments:
 
     def test_need_one_pass_together(self, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
         posterior, passes = affine(blocks), []
-        columns = posterior.generator.columns
+        features = posterior.generator.features.forward
         monkeypatch.setattr(
-            posterior.generator, "columns", lambda x: passes.append(len(x)) or columns(x)
+            posterior.generator.features, "forward", lambda x: passes.append(len(x)) or features(x)
         )
         mean, variance = posterior.moments(X)
         posterior.interval(X)

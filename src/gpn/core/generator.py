@@ -12,6 +12,7 @@ from gpn.core.networks import Trunk, activated, fresh, initialise, mlp
 from gpn.core.types import Codes, Functions, Inputs, Outputs
 
 Columns = Float[Tensor, "c n o"]
+CALLS = 10**9
 
 
 class Generator(nn.Module, ABC):
@@ -136,7 +137,7 @@ class AffineGenerator(Generator):
         return torch.baddbmm(columns[:, :1], parts.expand(self.n_outputs, -1, -1), columns[:, 1:])
 
     def forward(self, x: Inputs, codes: Codes) -> Functions:
-        if self._heads_cost_less(len(x), len(codes)):
+        if self._heads_cost_less(len(x), len(codes), x.device):
             return self._by_heads(x, codes)
         return self.combine(self.columns(x), codes)
 
@@ -151,10 +152,14 @@ class AffineGenerator(Generator):
         values = functional.linear(hidden, weight.flatten(0, 1), bias.flatten())
         return values.view(len(x), self.n_outputs, len(codes)).permute(2, 0, 1)
 
-    def _heads_cost_less(self, n: int, s: int) -> bool:
-        """Products per output: s heads, then n s values, or n rows of columns, then n s values."""
+    def _heads_cost_less(self, n: int, s: int, device: torch.device) -> bool:
+        """Products per output: s heads, then n s values, or n rows of columns, then n s values.
+
+        Heads take more calls, in whose time a GPU would have multiplied a lot.
+        """
         width, q = self._last.in_features, self.n_columns - 1
-        return s * q * width + n * s * width < n * (1 + q) * width + n * s * q
+        heads, columns = s * q * width + n * s * width, n * (1 + q) * width + n * s * q
+        return heads + (CALLS if device.type == "cuda" else 0) < columns
 
     def paired(self, x: Inputs, codes: Float[Tensor, "n q"]) -> Outputs:
         columns = self.columns(x)

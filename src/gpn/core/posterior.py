@@ -6,7 +6,6 @@ moments over 10,000 draws at 100,000 rows never hold more than a few million num
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -68,8 +67,7 @@ class Posterior(ABC):
 
         @torch.no_grad()
         def values(x: Any) -> Draws:
-            with self._rows_in_use(x) as rows:
-                return joined(self._parts(batch, rows, n), dim=1)
+            return self._of_rows(x, lambda rows: joined(self._parts(batch, rows, n), dim=1))
 
         return values
 
@@ -170,14 +168,13 @@ class Posterior(ABC):
 
     def _rows(self, x: Any) -> Inputs:
         rows = self._shaped(x)
-        if not isfinite(as_stored(rows).sum()):  # one quick look
+        if not isfinite(as_stored(rows.detach()).sum()):  # one quick look
             check_finite(rows, "x")
         return laid_out(rows)
 
-    @contextmanager
-    def _rows_in_use(self, x: Any) -> Iterator[Inputs]:
-        """The rows, while something is made of them."""
-        yield self._rows(x)
+    def _of_rows(self, x: Any, compute: Callable[[Inputs], T]) -> T:
+        """`compute(rows)`, if all rows are finite."""
+        return compute(self._rows(x))
 
     def _shaped(self, x: Any) -> Inputs:
         rows = as_tensor(x, "x").to(self.device, self.dtype)

@@ -1,7 +1,6 @@
 """What a fitted GPN is: functions x → g(x, z), z ~ N(0, I)."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from math import isfinite
 from typing import Any, TypeVar
@@ -37,14 +36,14 @@ class GPNPosterior(Posterior):
     ) -> None:
         example = next(generator.parameters())
         super().__init__(signature, example.device, example.dtype, noise_std)
+        self._like = example.detach()
         self.generator = generator.eval().requires_grad_(False)  # noqa: FBT003
         self.config = config
         self.report = {} if report is None else report
         self.checks = diagnose(config, self.report)
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
-        like = next(self.generator.parameters())
-        return partial(self.generator, codes=normal((n, self.generator.code_dim), rng, like))
+        return partial(self.generator, codes=normal((n, self.generator.code_dim), rng, self._like))
 
     def tensors(self) -> dict[str, Tensor]:
         """The generator's state, and the size of its codes."""
@@ -125,22 +124,21 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
         columns = joined(self._computed(self.generator.columns, x), dim=1)
         return columns[1:].permute(2, 0, 1)
 
-    @contextmanager
-    def _rows_in_use(self, x: Any) -> Iterator[Inputs]:
+    def _of_rows(self, x: Any, compute: Callable[[Inputs], T]) -> T:
         """A GPU may begin before it is known whether all rows are finite: our own layers take any
         number. A user's module might not."""
         if isinstance(self.config.trunk, ModuleTrunk):
-            yield self._rows(x)
-            return
+            return super()._of_rows(x, compute)
         rows = self._shaped(x)
         meanwhile = beside(rows)
-        yield laid_out(rows)
+        result = compute(laid_out(rows))
         with meanwhile():
-            if not isfinite(as_stored(rows).sum()):
+            if not isfinite(as_stored(rows.detach()).sum()):
                 check_finite(rows, "x")
+        return result
 
     @torch.no_grad()
     def _computed(self, compute: Callable[[Inputs], T], x: Any) -> list[T]:
         """What `compute` makes, from its columns, of each part of the rows."""
-        with self._rows_in_use(x) as rows:
-            return self._parts(compute, rows, self.generator.n_columns)
+        n_columns = self.generator.n_columns
+        return self._of_rows(x, lambda rows: self._parts(compute, rows, n_columns))
