@@ -159,7 +159,7 @@ class AffineGenerator(Generator):
         """
         width, q = self._last.in_features, self.n_columns - 1
         heads, columns = s * q * width + n * s * width, n * (1 + q) * width + n * s * q
-        return heads + (CALLS if device.type == "cuda" else 0) < columns
+        return (columns - heads) * self.n_outputs > (CALLS if device.type == "cuda" else 0)
 
     def paired(self, x: Inputs, codes: Float[Tensor, "n q"]) -> Outputs:
         columns = self.columns(x)

@@ -37,7 +37,7 @@ class Dropout(nn.Dropout):
         left_out = min(round(self.p * 2**16), 2**16 - 1)
         drawn = torch.randint(-(2**63), 2**63 - 1, (-(-x.numel() // 4),)).view(torch.int16)
         kept = drawn[: x.numel()].view(x.shape) >= left_out - 2**15
-        return x * kept.to(x.dtype) * (1 / (1 - left_out * 2**-16))
+        return x * kept.to(x.dtype).mul_(1 / (1 - left_out * 2**-16))
 
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {

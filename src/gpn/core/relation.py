@@ -3,8 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from gpn.core.batch import Batch
 from gpn.core.cholesky import jittered_cholesky, warn_of_jitter
@@ -15,7 +16,7 @@ SIGMA = "the prior's covariance Σ_Ŷ of a batch"
 Gram = Callable[[Batch], Float[Tensor, "n n"]]
 
 
-class Relation(ABC):
+class Relation(nn.Module, ABC):
     """The anchor term, one number per function.
 
     `added_jitter`: the largest share of a covariance's mean diagonal that had to be added to it.
@@ -30,7 +31,7 @@ class Relation(ABC):
         """Which rows the term looks at, of something whose first rows are the labels'."""
 
     @abstractmethod
-    def __call__(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
+    def forward(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
         """The term, given functions and anchors at the rows of `part`."""
 
 
@@ -41,15 +42,18 @@ class Independent(Relation):
     """
 
     pool_only = True
+    beta: Tensor
+    weights: Tensor | None
 
     def __init__(self, beta: float, weights: Float[Tensor, "R"] | None = None) -> None:
-        self.beta = beta
-        self.weights = weights
+        super().__init__()
+        self.register_buffer("beta", torch.tensor(beta, dtype=torch.float64), persistent=False)
+        self.register_buffer("weights", weights, persistent=False)
 
     def part(self, rows: Tensor, n_labels: int) -> Tensor:
         return rows[n_labels:]
 
-    def __call__(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
+    def forward(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
         weights = None if self.weights is None else self.weights[batch.pool_rows]
         return self.beta * anchor_gap(generated, anchors, weights)
 
@@ -66,6 +70,7 @@ class Joint(Relation):
     replayable = False
 
     def __init__(self, gram: Gram, scale: float, jitter: float) -> None:
+        super().__init__()
         self.gram = gram
         self.scale = scale
         self.jitter = jitter
@@ -73,7 +78,7 @@ class Joint(Relation):
     def part(self, rows: Tensor, n_labels: int) -> Tensor:
         return rows
 
-    def __call__(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
+    def forward(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
         gram = self.gram(batch)
         gram.diagonal().add_(self.jitter)
         factor, share = jittered_cholesky(gram, SIGMA)
