@@ -1,12 +1,13 @@
-"""Ten ensemble members as one tensor axis against ten separate fits, at the six-point sizes."""
+"""Many small networks as one tensor axis against as many separate fits."""
 
 from collections.abc import Iterator
 
 from benchmarks.harness import Row, in_turn, ratio
 from benchmarks.place import Place
-from gpn import MLPTrunk, TrainConfig
+from gpn import GPN, GPNConfig, MLPTrunk, TrainConfig
 from gpn.data import six_points
 from gpn.methods.ensemble import Ensemble, EnsembleConfig
+from gpn.methods.gpn.side_by_side import fit_side_by_side
 
 MEMBERS, STEPS, REPEATS = 10, 200, 5
 
@@ -32,3 +33,24 @@ def ensemble_axis(place: Place) -> Iterator[Row]:
     times = in_turn(works, place.choose(REPEATS, 1), 1, place.device)
     what = f"{MEMBERS} members, {steps} steps"
     yield from ratio(what, times, "one axis", "separate fits", " (at most 0.25 wanted)")
+
+
+def side_by_side(place: Place) -> Iterator[Row]:
+    """Ten β and seeds of a GPN on superconductor as one tensor axis, against ten separate fits."""
+    plan, task = place.plan("superconductor"), place.split("superconductor").task
+    steps, seeds = place.choose(STEPS, 3), range(MEMBERS)
+    train = plan.train.replace(steps=steps, device=str(place.device))
+    how = {"trunk": plan.trunk.replace(**plan.extras), "train": train, "pool_weights": "equal"}
+    configs = [GPNConfig(beta=0.1 * (1 + seed), **how) for seed in seeds]
+
+    def one_axis() -> None:
+        fit_side_by_side(configs, [task] * MEMBERS, seeds, progress=False)
+
+    def separate() -> None:
+        for config, seed in zip(configs, seeds, strict=True):
+            GPN(config).fit(task, rng=seed, progress=False)
+
+    works = {"one axis": one_axis, "separate fits": separate}
+    times = in_turn(works, place.choose(REPEATS, 1), 1, place.device)
+    what = f"{MEMBERS} fits, {steps} steps"
+    yield from ratio(what, times, "one axis", "separate fits")

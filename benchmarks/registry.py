@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from benchmarks.axis import ensemble_axis
+from benchmarks.axis import ensemble_axis, side_by_side
 from benchmarks.fits import six_seconds, superconductor_cpu
 from benchmarks.harness import Row
 from benchmarks.peers import peers
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[Place], Iterator[Row]]] = {
     "training": gpn_against_labels,
     "ensemble": gpn_against_ensemble,
     "ensemble_axis": ensemble_axis,
+    "side_by_side": side_by_side,
     "six_seconds": six_seconds,
     "peers": peers,
     "profile": profile,

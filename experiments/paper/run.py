@@ -6,6 +6,8 @@ A run is one fit of one method with one setting and one seed. Each leaves a file
 
 import json
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from experiments.paper.place import Place, Say
 from experiments.paper.settings import ENSEMBLES
 from experiments.paper.split import Split
 from experiments.timing import timed_fit
-from gpn import Posterior
+from gpn import MLPTrunk, Posterior
+from gpn.methods.gpn.side_by_side import NotAlike, fit_side_by_side
 
 MEMBERS = 10
 
@@ -25,10 +28,10 @@ MEMBERS = 10
 def run_method(task: str, method: str, place: Place, say: Say = print) -> dict[str, Any]:
     """Choose the setting on validation rows, then learn from them too and test every seed."""
     settings = place.settings(task, method)
-    trials = [trial(task, method, setting, place, say) for setting in settings]
+    trials = done([Job(place, task, method, setting) for setting in settings], say)
     setting = settings[chosen([run["valid"] for run in trials])]
     seeds = range(place.plan(task).seeds)
-    runs = [final(task, method, setting, seed, place, say) for seed in seeds]
+    runs = done([Job(place, task, method, setting, seed) for seed in seeds], say)
     return summarise(task, method, setting, trials, runs, place)
 
 
@@ -36,45 +39,114 @@ def run_again(task: str, method: str, place: Place, say: Say = print) -> dict[st
     """The chosen setting on as many splits again: what no choice can have seen."""
     _, values = place.plan(task).dial(method)
     setting, seeds = values.index(place.choice(task, method)), place.plan(task).seeds
-    trials = [trial(task, method, setting, place, say)]
+    trials = done([Job(place, task, method, setting)], say)
     others = range(seeds, 2 * seeds)
-    runs = [final(task, method, setting, seed, place, say) for seed in others]
+    runs = done([Job(place, task, method, setting, seed) for seed in others], say)
     return summarise(task, method, setting, trials, runs, place, f"{method}-again")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a setting on seed 0's validation rows, or, given a `seed`, on its test rows."""
+
+    place: Place
+    task: str
+    method: str
+    setting: int
+    seed: int | None = None
+
+    @property
+    def path(self) -> Path:
+        rows = "valid" if self.seed is None else self.seed
+        return self.place.file(self.task, f"runs/{self.method}-{self.setting}-{rows}")
+
+    @property
+    def own(self) -> dict[str, Any]:
+        return self.place.setting(self.task, self.method, self.setting)
+
+    @property
+    def split(self) -> Split:
+        """Once the settings are chosen, validation rows are there to be learnt from."""
+        split = self.place.split(self.task, self.seed or 0)
+        return split if self.seed is None else split.merged()
+
+    @property
+    def built(self) -> Any:
+        share = self.place.plan(self.task).trial_share if self.seed is None else 1.0
+        return self.place.method(self.task, self.method, *self.own.values(), share)
+
+    def earlier(self) -> dict[str, Any] | None:
+        """What is left of this very run from an earlier time."""
+        if not self.path.exists():
+            return None
+        earlier = json.loads(self.path.read_text())
+        return earlier if earlier["setting"] == self.own else None
+
+
+def done(jobs: list[Job], say: Say) -> list[dict[str, Any]]:
+    """The runs of these jobs: those that are not there yet are made, side by side if they can."""
+    missing = [job for job in jobs if job.earlier() is None]
+    if len(missing) > 1 and can_stand_together(missing[0]):
+        with suppress(NotAlike):
+            for job, (posterior, run) in zip(missing, fit_together(missing), strict=True):
+                _keep(job, posterior, run, say)
+    for job in missing:
+        if job.earlier() is None:
+            _keep(job, *fit(job.split, job.built, job.seed or 0, job.place), say)
+    return [json.loads(job.path.read_text()) for job in jobs]
 
 
 def trial(task: str, method: str, setting: int, place: Place, say: Say = print) -> dict[str, Any]:
     """One setting on seed 0's validation rows."""
-    path = place.file(task, f"runs/{method}-{setting}-valid")
-    own = place.setting(task, method, setting)
-    if earlier := _earlier(path, own):
-        return earlier
-    split, share = place.split(task, 0), place.plan(task).trial_share
-    posterior, run = fit(split, place.method(task, method, *own.values(), share), 0, place)
-    run["valid"] = _timed(run, lambda: evaluate(posterior, split.valid, draws=n_draws(method)))
-    return _kept(path, {"setting": own, **run}, _line(task, method, "valid", own, run), say)
+    return done([Job(place, task, method, setting)], say)[0]
 
 
 def final(
     task: str, method: str, setting: int, seed: int, place: Place, say: Say = print
 ) -> dict[str, Any]:
-    """One seed on the test rows; the noise of its labels is what the setting's trial found."""
-    path = place.file(task, f"runs/{method}-{setting}-{seed}")
-    own = place.setting(task, method, setting)
-    if earlier := _earlier(path, own):
-        return earlier
-    noise_std = trial(task, method, setting, place, say)["valid"].get("noise_std")
-    split = place.split(task, seed).merged()
-    posterior, run = fit(split, place.method(task, method, *own.values()), seed, place)
-    run["test"] = _timed(run, lambda: judged(posterior, split, method, noise_std))
-    if seed == 0:
-        save_pictures(posterior, split.test, n_draws(method), task, method, place)
-    return _kept(path, {"setting": own, **run}, _line(task, method, "test", own, run), say)
+    """One seed on the test rows."""
+    return done([Job(place, task, method, setting, seed)], say)[0]
+
+
+def _keep(job: Job, posterior: Posterior, run: dict[str, Any], say: Say) -> None:
+    """Judge a posterior, and leave the run's file; the noise of labels is what the trial found."""
+    draws, split, started = n_draws(job.method), job.split, time.perf_counter()
+    rows = "valid" if job.seed is None else "test"
+    if job.seed is None:
+        run[rows] = evaluate(posterior, split.valid, draws=draws)
+    else:
+        known = trial(job.task, job.method, job.setting, job.place, say)["valid"]
+        run[rows] = judged(posterior, split, job.method, known.get("noise_std"))
+    run["seconds"]["sample"] = time.perf_counter() - started
+    if job.seed == 0:
+        save_pictures(posterior, split.test, draws, job.task, job.method, job.place)
+    results.save(job.path, {"setting": job.own, **run})
+    say(_line(job.task, job.method, rows, job.own, run))
 
 
 def fit(split: Split, method: Any, seed: int, place: Place) -> tuple[Posterior, dict[str, Any]]:
     """A posterior, and what a run's file says about how it was made."""
     posterior, seconds = timed_fit(method, place.moved(split.task), seed)
-    return posterior, {
+    return posterior, _made(posterior, seed, seconds)
+
+
+def can_stand_together(job: Job) -> bool:
+    """Our GPN on a table: small networks, and many of them."""
+    return job.method == "gpn" and isinstance(job.place.plan(job.task).trunk, MLPTrunk)
+
+
+def fit_together(jobs: list[Job]) -> list[tuple[Posterior, dict[str, Any]]]:
+    """All of these as one tensor axis; each took its share of the time."""
+    tasks = [job.place.moved(job.split.task) for job in jobs]
+    seeds, started = [job.seed or 0 for job in jobs], time.perf_counter()
+    posteriors = fit_side_by_side([job.built.config for job in jobs], tasks, seeds, progress=False)
+    seconds = (time.perf_counter() - started) / len(jobs)
+    made = zip(posteriors, seeds, strict=True)
+    return [(posterior, _made(posterior, seed, seconds)) for posterior, seed in made]
+
+
+def _made(posterior: Posterior, seed: int, seconds: float) -> dict[str, Any]:
+    return {
         "seed": seed,
         "seconds": {"fit": seconds},
         "config": results.plain(getattr(posterior, "config", None)),
@@ -92,27 +164,6 @@ def judged(
 
 def n_draws(method: str) -> int:
     return MEMBERS if method in ENSEMBLES else DRAWS
-
-
-def _timed(run: dict[str, Any], measure: Any) -> dict[str, float]:
-    started = time.perf_counter()
-    measured = measure()
-    run["seconds"]["sample"] = time.perf_counter() - started
-    return measured
-
-
-def _earlier(path: Path, own: dict[str, Any]) -> dict[str, Any] | None:
-    """What is left of this very run from an earlier time."""
-    if not path.exists():
-        return None
-    earlier = json.loads(path.read_text())
-    return earlier if earlier["setting"] == own else None
-
-
-def _kept(path: Path, run: dict[str, Any], line: str, say: Say) -> dict[str, Any]:
-    results.save(path, run)
-    say(line)
-    return run
 
 
 def summarise(

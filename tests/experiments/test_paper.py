@@ -23,6 +23,7 @@ from experiments.paper.split import Split
 from experiments.paper.superconductor import superconductor
 from experiments.paper.table import table as table_of
 from experiments.paper.tasks import TASKS
+from gpn.methods.gpn.side_by_side import fit_side_by_side
 
 
 def quiet(line: str) -> None:
@@ -69,6 +70,27 @@ def test_a_method_from_trials_to_its_file(
     assert file["choice"]["chosen"] in PLANS["superconductor"].dial(method)[1]
     wanted = {"id_loss", "id_width", "id_coverage", "ood_coverage", "ood_auc", "nll", "ece"}
     assert wanted <= set(file["metrics"])
+
+
+def test_settings_and_then_seeds_of_a_gpn_are_fitted_side_by_side(
+    table: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny(monkeypatch, "superconductor")
+    counts, lines, method = [], [], Place.method
+
+    def counted(*how: Any, **more: Any) -> Any:
+        fitted = fit_side_by_side(*how, **more)
+        counts.append(len(fitted))
+        return fitted
+
+    def as_with_many_labels(*how: Any) -> Any:
+        return method(*how, anchor="independent", n_axes=4)
+
+    monkeypatch.setattr("experiments.paper.run.fit_side_by_side", counted)
+    monkeypatch.setattr(Place, "method", as_with_many_labels)
+    run_method("superconductor", "gpn", Place(results=tmp_path, device="cpu"), lines.append)
+    assert counts == [5, 2]
+    assert len(lines) == 7
 
 
 @pytest.mark.parametrize("method", ["gpn", "ensemble-or"])

@@ -26,6 +26,10 @@ from gpn.methods.gpn.setting import Setting
 from gpn.progress import progress_bar
 
 
+class NotAlike(ValueError):
+    """Fits that cannot be one axis: fit them one by one."""
+
+
 def fit_side_by_side(
     configs: Sequence[GPNConfig],
     tasks: Sequence[Task],
@@ -46,7 +50,7 @@ def fit_side_by_side(
         members = [assemble(setting) for setting in settings]
         together, first = SideBySide(members), settings[0]
         rngs = [as_generator(setting.seeds, setting.device) for setting in settings]
-        feed = Feed(lambda: _stacked_rows(members, rngs), together.terms)
+        feed = Feed(lambda: _stacked_rows(members, rngs), together.terms, replayable=False)
         with seeded(first.seeds):
             history = train(together, feed, first.train, report)
         together.hand_back()
@@ -111,7 +115,7 @@ class _Terms(nn.Module):
 def _setting(config: GPNConfig, task: Task, seed: int, report: Report) -> Setting:
     resolved = config.resolved(task)
     if resolved.anchor != "independent" or resolved.beta is None or resolved.target_noise:
-        raise ValueError(
+        raise NotAlike(
             "fits side by side need independent anchors with β given and no target noise, got "
             f"anchor={resolved.anchor!r}, beta={resolved.beta} and "
             f"target_noise={resolved.target_noise}; try GPNConfig(anchor='independent', beta=0.3)."
@@ -129,13 +133,13 @@ def _check_alike(members: Sequence[Parts]) -> None:
     for part in members:
         objective = part.objective
         if not isinstance(objective, ClosedForm) or isinstance(objective, ClosedFormClasses):
-            raise ValueError(
+            raise NotAlike(
                 "fits side by side are for targets with spectral codes and an affine generator, "
                 f"got {type(objective).__name__}; fit them one by one."
             )
         shapes.add(tuple(tuple(value.shape) for value in objective.parameters()))
     if len(shapes) > 1:
-        raise ValueError(
+        raise NotAlike(
             f"fits side by side need networks of one shape, got {len(shapes)} kinds of them; "
             "give all the same trunk, n_axes and number of columns."
         )
