@@ -11,7 +11,7 @@ from experiments.paper.settings import METHODS, PLANS
 if TYPE_CHECKING:
     from experiments.paper.place import Place
 
-QUICK = {"superconductor": 0.1, "superconductor-grouped": 0.1, "mnist": 0.02, "cifar10": 0.01}
+QUICK = {"superconductor": 0.1, "superconductor-grouped": 0.1, "mnist": 0.01, "cifar10": 0.005}
 GROWN = ("superconductor", "cifar10")
 FIGURES = ("scalability", "roc", "boxes", "shares")
 

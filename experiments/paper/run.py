@@ -8,6 +8,7 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,13 +111,14 @@ def final(
 
 def _keep(job: Job, posterior: Posterior, run: dict[str, Any], say: Say) -> None:
     """Judge a posterior, and leave the run's file; the noise of labels is what the trial found."""
-    draws, split, started = n_draws(job.method), job.split, time.perf_counter()
-    rows = "valid" if job.seed is None else "test"
+    draws, split = n_draws(job.method), job.split
     if job.seed is None:
-        run[rows] = evaluate(posterior, split.valid, draws=draws)
+        rows, judge = "valid", partial(evaluate, posterior, split.valid, draws=draws)
     else:
         known = trial(job.task, job.method, job.setting, job.place, say)["valid"]
-        run[rows] = judged(posterior, split, job.method, known.get("noise_std"))
+        rows, judge = "test", partial(judged, posterior, split, job.method, known.get("noise_std"))
+    started = time.perf_counter()
+    run[rows] = judge()
     run["seconds"]["sample"] = time.perf_counter() - started
     if job.seed == 0:
         save_pictures(posterior, split.test, draws, job.task, job.method, job.place)
@@ -127,6 +129,8 @@ def _keep(job: Job, posterior: Posterior, run: dict[str, Any], say: Say) -> None
 def fit(split: Split, method: Any, seed: int, place: Place) -> tuple[Posterior, dict[str, Any]]:
     """A posterior, and what a run's file says about how it was made."""
     posterior, seconds = timed_fit(method, place.moved(split.task), seed)
+    if history := getattr(posterior, "report", {}).get("history"):
+        history.require_finished()  # half a run must not be taken for one
     return posterior, _made(posterior, seed, seconds)
 
 

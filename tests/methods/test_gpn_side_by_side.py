@@ -1,10 +1,14 @@
 """Fits side by side are the fits that they would be one by one."""
 
+from typing import Any
+
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
 import gpn
-from gpn.methods.gpn.side_by_side import fit_side_by_side
+from gpn.core.pool import DatasetPool, TensorPool
+from gpn.methods.gpn.side_by_side import NotAlike, SideBySide, fit_side_by_side
 
 CONFIG = gpn.GPNConfig(
     anchor="independent",
@@ -45,15 +49,69 @@ def test_dropout_differs_from_member_to_member() -> None:
     assert not torch.allclose(first.mean(NEW), second.mean(NEW), rtol=1e-3)
 
 
+def test_a_pool_that_is_not_in_memory_is_sampled_as_alone() -> None:
+    own = task(40, 0)
+    assert isinstance(own.pool, TensorPool)
+    own.pool = DatasetPool(TensorDataset(own.pool.rows))
+    (posterior,) = fit_side_by_side([CONFIG], [own], [3])
+    alone = gpn.GPN(CONFIG).fit(own, rng=3)
+    torch.testing.assert_close(posterior.mean(NEW), alone.mean(NEW), rtol=1e-6, atol=1e-8)
+
+
+def test_the_history_is_the_mean_over_all() -> None:
+    own = task(40, 0)
+    (first,) = fit_side_by_side([CONFIG], [own], [3])
+    both = fit_side_by_side([CONFIG] * 2, [own] * 2, [3, 3])
+    last = [posterior.report["history"].checks[-1] for posterior in (first, both[0])]
+    assert last[0] == pytest.approx(last[1])
+
+
+ALIKE = {
+    "train": {"train": CONFIG.train.replace(steps=31)},  # type: ignore[union-attr]
+    "trunk": {"trunk": gpn.MLPTrunk(widths=(16, 16), ramps=3, activation="relu")},
+    "pool_weights": {"pool_weights": "equal"},
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_what_one_template_does_for_all_must_be_the_same(name: str) -> None:
+    configs = [CONFIG, CONFIG.replace(**ALIKE[name])]
+    with pytest.raises(NotAlike, match=rf"need the same {name}, got .* one by one"):
+        fit_side_by_side(configs, [task(20, 0)] * 2, [0, 0])
+
+
 def test_what_cannot_stand_side_by_side_is_refused() -> None:
-    own = task(20, 0)
-    with pytest.raises(ValueError, match=r"need independent anchors with β given.*beta=None"):
+    own, module = task(20, 0), gpn.ModuleTrunk(module=torch.nn.Linear(3, 4))
+    with pytest.raises(NotAlike, match=r"need independent anchors with β given.*beta=None"):
         fit_side_by_side([CONFIG.replace(beta=None)], [own], [0])
-    other = CONFIG.replace(trunk=gpn.MLPTrunk(widths=(8, 8)))
-    with pytest.raises(ValueError, match=r"one shape, got 2 kinds"):
-        fit_side_by_side([CONFIG, other], [own, own], [0, 0])
+    with pytest.raises(NotAlike, match=r"need our own trunks, got a module"):
+        fit_side_by_side([CONFIG.replace(trunk=module)], [own], [0])
+    with pytest.raises(NotAlike, match=r"number of labels in a batch, got 12 and 14"):
+        fit_side_by_side([CONFIG] * 2, [task(12, 0), task(14, 0)], [0, 0])
+    with pytest.raises(NotAlike, match=r"one shape, got 2 kinds"):
+        fit_side_by_side([CONFIG, CONFIG.replace(n_axes=7)], [own, own], [0, 0])
     classes = gpn.Task(own.x_obs, torch.arange(20) % 3, pool=own.pool)
-    with pytest.raises(ValueError, match=r"are for targets .* got ClosedFormClasses"):
+    with pytest.raises(NotAlike, match=r"are for targets .* got ClosedFormClasses"):
         fit_side_by_side([CONFIG], [classes], [0])
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match=r"equally many and at least one, got 1, 2 and 1"):
         fit_side_by_side([CONFIG], [own, own], [0])
+    with pytest.raises(ValueError, match=r"at least one, got 0, 0 and 0"):
+        fit_side_by_side([], [], [])
+    far = gpn.Task(1e8 * own.x_obs, own.y_obs, pool=own.pool)
+    with pytest.raises(ValueError, match=r"x must be of the prior's size"):
+        fit_side_by_side([CONFIG], [far], [0])
+
+
+def test_half_a_run_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends the fits, it does not leave them in the best state so far."""
+    terms, calls = SideBySide.terms, []
+
+    def interrupted(self: SideBySide, *rows: torch.Tensor) -> Any:
+        calls.append(1)
+        if len(calls) == 20:
+            raise KeyboardInterrupt
+        return terms(self, *rows)
+
+    monkeypatch.setattr(SideBySide, "terms", interrupted)
+    with pytest.warns(UserWarning, match="was stopped"), pytest.raises(KeyboardInterrupt):
+        fit_side_by_side([CONFIG], [task(20, 0)], [0])

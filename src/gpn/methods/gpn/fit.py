@@ -48,7 +48,7 @@ class GPN:
         With `checkpoint`, a path or a `gpn.Checkpoint`, the fit is kept in that file while it
         runs; killed and called again, it goes on from there to the same weights.
         """
-        _check_size(task)
+        check_size(task)
         config, seeds = self.config.resolved(task), as_generator(rng)
         train_config = config.train or TrainConfig()
         processes, dtype = train_config.processes(), train_config.pick_dtype(task.x_obs)
@@ -125,7 +125,7 @@ def step_of(parts: Parts, rng: torch.Generator, *, alone: bool = True) -> Feed:
     )
 
 
-def _check_size(task: Task) -> None:
+def check_size(task: Task) -> None:
     """Values are used as given: far beyond the prior's own size no network would follow them."""
     given = {"x": task.x_obs} if task.is_classification else {"x": task.x_obs, "y": task.y_obs}
     for name, values in given.items():

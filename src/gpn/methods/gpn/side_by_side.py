@@ -1,8 +1,8 @@
 """Several fits as one tensor axis: seeds and settings of a small network side by side.
 
-A step of a small network leaves a GPU idle while it is asked for. Twenty of them as one step cost
-hardly more than one. Every member has its own rows, weights, axes and β; its loss is a term of the
-sum, so that its gradient and Adam's step are those of a fit of its own.
+A step of a small network leaves a GPU idle while the next is asked for; many as one step share
+that. Every member has its own rows, weights, axes and β; its loss is a term of the sum, so that its
+gradient and Adam's step are those of a fit of its own.
 """
 
 from collections.abc import Sequence
@@ -11,17 +11,22 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from gpn.core.ahead import ended
 from gpn.core.batch import Batch
-from gpn.core.networks import MLPTrunk
+from gpn.core.diagnostic import warn_of
+from gpn.core.networks import MLPTrunk, ModuleTrunk
 from gpn.core.objective import ClosedForm, ClosedFormClasses, Objective
 from gpn.core.prior import MLPPrior
 from gpn.core.replay import Feed, Rows
 from gpn.core.task import Task
-from gpn.core.train import Report, Terms, TrainConfig, train
+from gpn.core.train import History, Report, Terms, TrainConfig, train
 from gpn.core.types import as_generator, seeded
 from gpn.methods.gpn.config import GPNConfig
+from gpn.methods.gpn.diagnose import KINDS
+from gpn.methods.gpn.fit import check_size
 from gpn.methods.gpn.parts import Parts, assemble
 from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
+from gpn.methods.gpn.sample import sampled
 from gpn.methods.gpn.setting import Setting
 from gpn.progress import progress_bar
 
@@ -39,27 +44,44 @@ def fit_side_by_side(
 ) -> list[GPNPosterior]:
     """One posterior for each configuration on its task, as `GPN(config).fit(task, seed)` finds it.
 
-    For targets and affine generators with independent anchors and β given, of one shape and one
-    training; dropout draws other numbers than in a fit of its own.
+    For targets and affine generators on our own trunks, with independent anchors and β given: the
+    networks, the training and the kind of pool weights are the same for all. Dropout draws other
+    numbers than in a fit of its own, and a fit's history is the mean over all. A member that
+    diverges ends all of them, and so does Ctrl-C.
     """
+    _check_counts(configs, tasks, seeds)
     with progress_bar(f"{len(tasks)} GPNs", show=progress) as report:
         settings = [
             _setting(config, task, seed, report)
             for config, task, seed in zip(configs, tasks, seeds, strict=True)
         ]
+        _check_alike(settings)
         members = [assemble(setting) for setting in settings]
-        together, first = SideBySide(members), settings[0]
-        rngs = [as_generator(setting.seeds, setting.device) for setting in settings]
-        feed = Feed(lambda: _stacked_rows(members, rngs), together.terms, replayable=False)
-        with seeded(first.seeds):
-            history = train(together, feed, first.train, report)
-        together.hand_back()
+        history = _trained(members, settings, report)
     for setting in settings:
         setting.story["history"] = history
-    return [
+    posteriors = [
         make_posterior(part.objective.generator, own.task.signature, own.config, own.story)
         for part, own in zip(members, settings, strict=True)
     ]
+    for posterior in posteriors:
+        warn_of(posterior.checks, KINDS, stacklevel=2)
+    return posteriors
+
+
+def _trained(members: Sequence[Parts], settings: Sequence[Setting], report: Report) -> History:
+    """Train all, hand back what was learnt, and tell the mean of their losses."""
+    together, first = SideBySide([part.objective for part in members]), settings[0]
+    rngs = [as_generator(setting.seeds, setting.device) for setting in settings]
+    feed = Feed(lambda: _stacked_rows(members, rngs), together.terms, replayable=False)
+    streams = [stream for part in members for stream in part.batches.streams]
+    with seeded(first.seeds), ended(streams):
+        history = train(together, feed, first.train, report).require_finished()
+    together.hand_back()
+    for check in history.checks:
+        means = {name: value / len(members) for name, value in check.items() if name != "step"}
+        check.update(means)
+    return history
 
 
 class SideBySide(nn.Module):
@@ -68,10 +90,10 @@ class SideBySide(nn.Module):
     Tables of different lengths are filled up with zeros, which no row number reaches.
     """
 
-    def __init__(self, members: Sequence[Parts]) -> None:
+    def __init__(self, objectives: Sequence[Objective]) -> None:
         super().__init__()
-        self.objectives = [part.objective for part in members]
-        _check_alike(members)
+        _check_shapes(objectives)
+        self.objectives = list(objectives)
         self.template = (_Terms(self.objectives[0]),)  # a tuple: no module of this one
         own = [dict(objective.named_parameters()) for objective in self.objectives]
         self.names = list(own[0])
@@ -113,25 +135,58 @@ class _Terms(nn.Module):
 
 
 def _setting(config: GPNConfig, task: Task, seed: int, report: Report) -> Setting:
-    resolved = config.resolved(task)
+    """As `GPN.fit` begins."""
+    check_size(task)
+    resolved, seeds = config.resolved(task), as_generator(seed)
     if resolved.anchor != "independent" or resolved.beta is None or resolved.target_noise:
         raise NotAlike(
             "fits side by side need independent anchors with β given and no target noise, got "
             f"anchor={resolved.anchor!r}, beta={resolved.beta} and "
             f"target_noise={resolved.target_noise}; try GPNConfig(anchor='independent', beta=0.3)."
         )
+    if isinstance(resolved.trunk, ModuleTrunk):
+        raise NotAlike("fits side by side need our own trunks, got a module; fit them one by one.")
     how = resolved.train or TrainConfig()
     moved = task.to(how.pick_device(), how.pick_dtype(task.x_obs))
+    moved = sampled(resolved, moved, seeds)
     parts_of = resolved.prior or MLPPrior(), resolved.trunk or MLPTrunk(), how
-    pool = moved.required_pool("a GPN")
-    return Setting(resolved, *parts_of, moved, pool, as_generator(seed), report)
+    return Setting(resolved, *parts_of, moved, moved.required_pool("a GPN"), seeds, report)
 
 
-def _check_alike(members: Sequence[Parts]) -> None:
+def _check_counts(*parts: Sequence[object]) -> None:
+    counts = [len(part) for part in parts]
+    if len(set(counts)) > 1 or counts[0] == 0:
+        raise ValueError(
+            "configs, tasks and seeds must be equally many and at least one, got "
+            f"{counts[0]}, {counts[1]} and {counts[2]}."
+        )
+
+
+def _check_alike(settings: Sequence[Setting]) -> None:
+    """What one template does for all must be the same for all."""
+    known = [
+        {
+            "train": setting.train,
+            "trunk": setting.trunk,
+            "pool_weights": setting.config.pool_weights,
+            "task": setting.task.signature,
+            "number of labels in a batch": min(setting.train.label_batch, len(setting.task.x_obs)),
+        }
+        for setting in settings
+    ]
+    for name, first in known[0].items():
+        for other in known[1:]:
+            if other[name] != first:
+                raise NotAlike(
+                    f"fits side by side need the same {name}, got {first} and {other[name]}; "
+                    "fit them one by one."
+                )
+
+
+def _check_shapes(objectives: Sequence[Objective]) -> None:
     """Only objectives that draw nothing but dropout, with parameters of the same shapes."""
     shapes = set()
-    for part in members:
-        objective = part.objective
+    for objective in objectives:
         if not isinstance(objective, ClosedForm) or isinstance(objective, ClosedFormClasses):
             raise NotAlike(
                 "fits side by side are for targets with spectral codes and an affine generator, "
@@ -140,8 +195,8 @@ def _check_alike(members: Sequence[Parts]) -> None:
         shapes.add(tuple(tuple(value.shape) for value in objective.parameters()))
     if len(shapes) > 1:
         raise NotAlike(
-            f"fits side by side need networks of one shape, got {len(shapes)} kinds of them; "
-            "give all the same trunk, n_axes and number of columns."
+            f"fits side by side need networks of one shape, got {len(shapes)} kinds of them: the "
+            "prior has as many axes as it needs; give n_axes, or fit them one by one."
         )
 
 
