@@ -93,7 +93,7 @@ def test_the_benchmarks_figures_are_those_of_their_files() -> None:
     default = "default, 1539 steps, 9852 labels, 2 cores: "
     cpu = benchmark("superconductor_cpu")
     auc, seconds = cpu[default + "ood_auc"], cpu[default + "fit"]
-    assert f"default, AUC {auc:.3f} | **{seconds:.0f} s**" in text
+    assert f"default, AUC {auc:.3f} | {seconds:.0f} s" in text
 
 
 @pytest.mark.parametrize(
