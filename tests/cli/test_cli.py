@@ -5,70 +5,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner, Result
 
 import gpn
-from gpn.cli import app
 from gpn.columns import Columns, TableError
 from gpn.table_model import TableModel, fit_table, is_class
-
-Command = Callable[..., Result]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """`run("fit", "a.csv", ...)` in a folder of its own, with short fits."""
-    monkeypatch.chdir(tmp_path)
-    short = gpn.TrainConfig(steps=60, label_batch=64, pool_batch=64, learning_rate=5e-3)
-    for name in ("GPNRegressor", "GPNClassifier"):
-        kind = getattr(gpn, name)
-        config = gpn.GPNConfig(anchor="independent", beta=0.1, noise_std=0.2, train=short)
-        made = partial(kind, config)
-        monkeypatch.setattr(f"gpn.table_model.{name}", made)
-    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
-
-
-def rows(n: int = 200, seed: int = 0, spread: float = 1.0) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    table = pd.DataFrame(
-        {
-            "size": rng.uniform(-spread, spread, n),
-            "heat": 300 + 50 * rng.uniform(-spread, spread, n),
-            "colour": rng.choice(["red", "green", "blue"], n),
-        }
-    )
-    table.loc[:4, "heat"] = np.nan
-    table["yield"] = 10 * table["size"] + (table["colour"] == "red") + rng.normal(0, 0.1, n)
-    table["grade"] = np.where(table["size"] > 0, "good", "bad")
-    return table
-
-
-@pytest.fixture
-def tables(run: Command, tmp_path: Path) -> Path:
-    """labeled.csv, pool.csv, test.csv and strangers.csv."""
-    rows().drop(columns="grade").to_csv("labeled.csv", index=False)
-    rows(400, 1, 3.0).drop(columns=["yield", "grade"]).to_csv("pool.csv", index=False)
-    rows(100, 2).drop(columns="grade").to_csv("test.csv", index=False)
-    strangers = rows(100, 3)
-    strangers["size"] += 2.5
-    strangers.to_csv("strangers.csv", index=False)
-    return tmp_path
-
-
-FIT = ("fit", "labeled.csv", "--target", "yield", "--unlabeled", "pool.csv", "--out", "m.gpn")
-
-
-def done(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+from tests.cli.command import FIT, PREDICT, Command, check_refusal, done, rows
 
 
 def test_from_a_table_to_flagged_rows(run: Command, tables: Path) -> None:
@@ -194,123 +141,6 @@ def test_methods_demo_and_help(run: Command) -> None:
         assert "Example: gpn" in shown.output
 
 
-def spoil(name: str, change: Callable[[pd.DataFrame], pd.DataFrame]) -> Callable[[], Any]:
-    return lambda: change(pd.read_csv(name)).to_csv(name, index=False)
-
-
-def cut(name: str) -> Callable[[], Any]:
-    return lambda: Path(name).write_bytes(Path(name).read_bytes()[:2000])
-
-
-def empty(name: str) -> Callable[[], Any]:
-    return lambda: Path(name).write_text("")
-
-
-PREDICT = ("predict", "m.gpn", "test.csv", "--out", "o.csv")
-BAD_FITS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
-    (lambda: None, (*FIT[:3], "nothing", *FIT[4:]), "target must be a column, got 'nothing'"),
-    (
-        spoil("labeled.csv", lambda t: t.assign(**{"yield": np.nan})),
-        FIT,
-        "must be known in every row",
-    ),
-    (spoil("labeled.csv", lambda t: t.assign(**{"yield": "same"})), FIT, "two classes at least"),
-    (
-        spoil("labeled.csv", lambda t: t.assign(id=[f"n{i}" for i in range(len(t))])),
-        FIT,
-        "'id' has 200",
-    ),
-    (spoil("labeled.csv", lambda t: t[["yield"]]), FIT, "must have columns beside 'yield'"),
-    (
-        spoil("labeled.csv", lambda t: t.assign(gap=np.nan)),
-        FIT,
-        "at least one number, 'gap' has none",
-    ),
-    (spoil("pool.csv", lambda t: t.head(0)), FIT, "at least one row, pool.csv has none"),
-    (spoil("pool.csv", lambda t: t.drop(columns="heat")), FIT, "'heat' is missing"),
-    (empty("labeled.csv"), FIT, "at least one row, labeled.csv has none"),
-    (lambda: None, ("fit", "none.csv", *FIT[2:]), "a file that exists, got none.csv"),
-    (lambda: None, ("fit", "labeled.txt", *FIT[2:]), "must end in .csv"),
-    (
-        lambda: None,
-        (*FIT[:-1], "no/such/m.gpn"),
-        "folder of no/such/m.gpn must exist and be writable",
-    ),
-    (lambda: None, (*FIT, "--method", "magic"), "a method must be one of"),
-    (lambda: None, (*FIT, "--kind", "ordinal"), "kind must be auto, regression or classification"),
-    (lambda: None, (*FIT, "--device", "cuda:7"), "device must be one that this machine has"),
-]
-
-
-def check_refusal(run: Command, arguments: tuple[str, ...], message: str) -> None:
-    """Status 1 and one line that says why, as text or as JSON; no file appears or goes."""
-    before = sorted(os.listdir())
-    result = run(*arguments)
-    assert result.exit_code == 1, result.output
-    assert result.stderr.count("error: ") == 1
-    assert message in result.stderr
-    as_json = run(*arguments, "--json")
-    assert message in json.loads(as_json.stderr)["error"]
-    assert sorted(os.listdir()) == before
-
-
-@pytest.mark.parametrize(("spoilt", "arguments", "message"), BAD_FITS)
-def test_bad_fits_are_refused_and_leave_nothing(
-    spoilt: Callable[[], Any],
-    arguments: tuple[str, ...],
-    message: str,
-    run: Command,
-    tables: Path,
-) -> None:
-    spoilt()
-    check_refusal(run, arguments, message)
-
-
-BAD_QUESTIONS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
-    (spoil("test.csv", lambda t: t.drop(columns="size")), PREDICT, "'size' is missing"),
-    (
-        spoil("test.csv", lambda t: t.assign(size="tall")),
-        PREDICT,
-        "finite numbers, got 'tall'",
-    ),
-    (spoil("test.csv", lambda t: t.assign(size=np.inf)), PREDICT, "must hold finite numbers"),
-    (empty("test.csv"), PREDICT, "at least one row"),
-    (cut("m.gpn"), PREDICT, "truncated or of another kind"),
-    (lambda: Path("m.gpn").write_bytes(b"PK"), PREDICT, "truncated or of another kind"),
-    (lambda: Path("m.gpn").unlink(), PREDICT, "m.gpn does not exist"),
-    (lambda: None, (*PREDICT[:-1], "no/o.csv"), "must exist and be writable"),
-    (lambda: None, (*PREDICT[:-1], "o.xlsx"), "must end in .csv"),
-    (lambda: None, (*PREDICT, "--level", "2"), "level must lie strictly between"),
-    (lambda: None, ("evaluate", "m.gpn", "pool.csv"), "target must be a column, got 'yield'"),
-]
-
-
-@pytest.mark.parametrize(("spoilt", "arguments", "message"), BAD_QUESTIONS)
-def test_bad_questions_are_refused_and_leave_nothing(
-    spoilt: Callable[[], Any],
-    arguments: tuple[str, ...],
-    message: str,
-    run: Command,
-    tables: Path,
-) -> None:
-    run(*FIT)
-    spoilt()
-    check_refusal(run, arguments, message)
-
-
-def test_a_wrong_option_is_status_2(run: Command) -> None:
-    assert run("fit", "a.csv").exit_code == 2
-    assert run("predict", "--nonsense").exit_code == 2
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_is_not_writable(run: Command, tables: Path) -> None:
-    Path("locked").mkdir(mode=0o500)
-    result = run(*FIT[:-1], "locked/m.gpn")
-    assert result.exit_code == 1
-    assert "must exist and be writable" in result.stderr
-
-
 def test_gpn_load_gives_the_model_of_a_table(run: Command, tables: Path) -> None:
     run(*FIT)
     model = gpn.load("m.gpn")
@@ -377,25 +207,6 @@ def test_codes_are_read_as_they_stand(run: Command, tables: Path) -> None:
     assert (encoded[:, -3] == 1).all()
 
 
-def test_a_spoilt_number_in_the_target_is_named(run: Command, tables: Path) -> None:
-    table = pd.read_csv("labeled.csv").astype({"yield": object})
-    table.loc[7, "yield"] = "oops"
-    table.to_csv("labeled.csv", index=False)
-    result = run(*FIT)
-    assert result.exit_code == 1
-    assert "numbers but for 'oops' and 0 other cells" in result.stderr
-
-
-def test_columns_that_would_be_overwritten_are_refused(run: Command, tables: Path) -> None:
-    run(*FIT)
-    pd.read_csv("test.csv").assign(mean=1.0).to_csv("test.csv", index=False)
-    for out in ("o.csv", "o.parquet"):
-        result = run("predict", "m.gpn", "test.csv", "--out", out)
-        assert result.exit_code == 1
-        assert "a column that is to be written, got 'mean'; rename it" in result.stderr
-        assert not Path(out).exists()
-
-
 def test_an_index_that_was_saved_is_no_feature(run: Command, tables: Path) -> None:
     pd.read_csv("labeled.csv").to_csv("labeled.csv")
     told = run(*FIT)
@@ -408,21 +219,6 @@ def test_files_have_ordinary_permissions(run: Command, tables: Path) -> None:
     run(*PREDICT)
     Path("plain").touch()
     assert len({os.stat(name).st_mode for name in ("plain", "m.gpn", "o.csv")}) == 1
-
-
-@pytest.mark.parametrize("device", ["nonsense", "cuda:7"])
-def test_devices_that_are_not_there(device: str, run: Command, tables: Path) -> None:
-    run(*FIT)
-    result = run(*PREDICT, "--device", device)
-    assert result.exit_code == 1
-    assert "device must be" in result.stderr
-    other = run(*FIT, "--method", "ensemble", "--device", device)
-    assert "for the method gpn only" in other.stderr
-
-
-def test_a_folder_is_no_file(run: Command, tables: Path) -> None:
-    Path("models").mkdir()
-    assert "must be a file, got the folder models" in run(*FIT[:-1], "models").stderr
 
 
 def test_one_row_has_no_r2(run: Command, tables: Path) -> None:

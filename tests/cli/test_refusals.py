@@ -1,0 +1,150 @@
+"""What a command cannot do it refuses in one line, and leaves nothing behind."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.cli.command import FIT, PREDICT, Command, check_refusal
+
+
+def spoil(name: str, change: Callable[[pd.DataFrame], pd.DataFrame]) -> Callable[[], Any]:
+    return lambda: change(pd.read_csv(name)).to_csv(name, index=False)
+
+
+def cut(name: str) -> Callable[[], Any]:
+    return lambda: Path(name).write_bytes(Path(name).read_bytes()[:2000])
+
+
+def empty(name: str) -> Callable[[], Any]:
+    return lambda: Path(name).write_text("")
+
+
+BAD_FITS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
+    (lambda: None, (*FIT[:3], "nothing", *FIT[4:]), "target must be a column, got 'nothing'"),
+    (
+        spoil("labeled.csv", lambda t: t.assign(**{"yield": np.nan})),
+        FIT,
+        "must be known in every row",
+    ),
+    (spoil("labeled.csv", lambda t: t.assign(**{"yield": "same"})), FIT, "two classes at least"),
+    (
+        spoil("labeled.csv", lambda t: t.assign(id=[f"n{i}" for i in range(len(t))])),
+        FIT,
+        "'id' has 200",
+    ),
+    (spoil("labeled.csv", lambda t: t[["yield"]]), FIT, "must have columns beside 'yield'"),
+    (
+        spoil("labeled.csv", lambda t: t.assign(gap=np.nan)),
+        FIT,
+        "at least one number, 'gap' has none",
+    ),
+    (spoil("pool.csv", lambda t: t.head(0)), FIT, "at least one row, pool.csv has none"),
+    (spoil("pool.csv", lambda t: t.drop(columns="heat")), FIT, "'heat' is missing"),
+    (empty("labeled.csv"), FIT, "at least one row, labeled.csv has none"),
+    (lambda: None, ("fit", "none.csv", *FIT[2:]), "a file that exists, got none.csv"),
+    (lambda: None, ("fit", "labeled.txt", *FIT[2:]), "must end in .csv"),
+    (
+        lambda: None,
+        (*FIT[:-1], "no/such/m.gpn"),
+        "folder of no/such/m.gpn must exist and be writable",
+    ),
+    (lambda: None, (*FIT, "--method", "magic"), "a method must be one of"),
+    (lambda: None, (*FIT, "--kind", "ordinal"), "kind must be auto, regression or classification"),
+    (lambda: None, (*FIT, "--device", "cuda:7"), "device must be one that this machine has"),
+]
+
+
+@pytest.mark.parametrize(("spoilt", "arguments", "message"), BAD_FITS)
+def test_bad_fits_are_refused_and_leave_nothing(
+    spoilt: Callable[[], Any],
+    arguments: tuple[str, ...],
+    message: str,
+    run: Command,
+    tables: Path,
+) -> None:
+    spoilt()
+    check_refusal(run, arguments, message)
+
+
+BAD_QUESTIONS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
+    (spoil("test.csv", lambda t: t.drop(columns="size")), PREDICT, "'size' is missing"),
+    (
+        spoil("test.csv", lambda t: t.assign(size="tall")),
+        PREDICT,
+        "finite numbers, got 'tall'",
+    ),
+    (spoil("test.csv", lambda t: t.assign(size=np.inf)), PREDICT, "must hold finite numbers"),
+    (empty("test.csv"), PREDICT, "at least one row"),
+    (cut("m.gpn"), PREDICT, "truncated or of another kind"),
+    (lambda: Path("m.gpn").write_bytes(b"PK"), PREDICT, "truncated or of another kind"),
+    (lambda: Path("m.gpn").unlink(), PREDICT, "m.gpn does not exist"),
+    (lambda: None, (*PREDICT[:-1], "no/o.csv"), "must exist and be writable"),
+    (lambda: None, (*PREDICT[:-1], "o.xlsx"), "must end in .csv"),
+    (lambda: None, (*PREDICT, "--level", "2"), "level must lie strictly between"),
+    (lambda: None, ("evaluate", "m.gpn", "pool.csv"), "target must be a column, got 'yield'"),
+]
+
+
+@pytest.mark.parametrize(("spoilt", "arguments", "message"), BAD_QUESTIONS)
+def test_bad_questions_are_refused_and_leave_nothing(
+    spoilt: Callable[[], Any],
+    arguments: tuple[str, ...],
+    message: str,
+    run: Command,
+    tables: Path,
+) -> None:
+    run(*FIT)
+    spoilt()
+    check_refusal(run, arguments, message)
+
+
+def test_a_wrong_option_is_status_2(run: Command) -> None:
+    assert run("fit", "a.csv").exit_code == 2
+    assert run("predict", "--nonsense").exit_code == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_not_writable(run: Command, tables: Path) -> None:
+    Path("locked").mkdir(mode=0o500)
+    result = run(*FIT[:-1], "locked/m.gpn")
+    assert result.exit_code == 1
+    assert "must exist and be writable" in result.stderr
+
+
+def test_a_spoilt_number_in_the_target_is_named(run: Command, tables: Path) -> None:
+    table = pd.read_csv("labeled.csv").astype({"yield": object})
+    table.loc[7, "yield"] = "oops"
+    table.to_csv("labeled.csv", index=False)
+    result = run(*FIT)
+    assert result.exit_code == 1
+    assert "numbers but for 'oops' and 0 other cells" in result.stderr
+
+
+def test_columns_that_would_be_overwritten_are_refused(run: Command, tables: Path) -> None:
+    run(*FIT)
+    pd.read_csv("test.csv").assign(mean=1.0).to_csv("test.csv", index=False)
+    for out in ("o.csv", "o.parquet"):
+        result = run("predict", "m.gpn", "test.csv", "--out", out)
+        assert result.exit_code == 1
+        assert "a column that is to be written, got 'mean'; rename it" in result.stderr
+        assert not Path(out).exists()
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:7"])
+def test_devices_that_are_not_there(device: str, run: Command, tables: Path) -> None:
+    run(*FIT)
+    result = run(*PREDICT, "--device", device)
+    assert result.exit_code == 1
+    assert "device must be" in result.stderr
+    other = run(*FIT, "--method", "ensemble", "--device", device)
+    assert "for the method gpn only" in other.stderr
+
+
+def test_a_folder_is_no_file(run: Command, tables: Path) -> None:
+    Path("models").mkdir()
+    assert "must be a file, got the folder models" in run(*FIT[:-1], "models").stderr
