@@ -82,7 +82,10 @@ def thompson(model: Model, y: Tensor) -> AcquisitionFunction:
     return PathwiseThompsonSampling(model)
 
 
-@pytest.mark.parametrize(("acquisition", "steps"), [(improvement, 8), (thompson, 16)])
+@pytest.mark.parametrize(
+    ("acquisition", "steps"),
+    [(improvement, 8), pytest.param(thompson, 16, marks=pytest.mark.slow)],
+)
 def test_a_few_steps_on_branin_beat_thirty_of_random_search(
     acquisition: object, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -192,7 +192,7 @@ def test_your_own_trunk() -> None:
     assert model.score(X, Y) > 0.8
 
 
-@pytest.mark.parametrize("method", ["ensemble-or", "dropout"])
+@pytest.mark.parametrize("method", [pytest.param("ensemble-or", marks=pytest.mark.slow), "dropout"])
 def test_any_method_by_name(method: str, tmp_path: Path) -> None:
     settings = {"train": TrainConfig(steps=200)}
     numbers = PosteriorRegressor(method, settings=settings, random_state=0)

@@ -75,7 +75,7 @@ def test_a_method_from_trials_to_its_file(
 def test_settings_and_then_seeds_of_a_gpn_are_fitted_side_by_side(
     table: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tiny(monkeypatch, "superconductor")
+    tiny(monkeypatch, "superconductor", train=gpn.TrainConfig(steps=5, label_batch=16))
     counts, lines, method = [], [], Place.method
 
     def counted(*how: Any, **more: Any) -> Any:
