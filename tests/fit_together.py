@@ -5,12 +5,15 @@ Run by tests/test_parallel.py: torchrun --standalone --nproc-per-node 2 (this fi
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import gpn
+from gpn.core.mixture import MixtureWeights, mixture_weights
+from gpn.methods.gpn import ground
 
 TRUNK = gpn.MLPTrunk(widths=(16, 16))
 X = 2 * torch.rand(31, 2, generator=torch.Generator().manual_seed(0)) - 1
@@ -30,6 +33,7 @@ def variants(train: gpn.TrainConfig) -> dict[str, tuple[gpn.GPNConfig, gpn.Task]
         "conditioned": (gpn.GPNConfig(**SMALL, anchor="conditioned", train=train), NUMBERS),
         "equal weights": (gpn.GPNConfig(**free, pool_weights="equal"), NUMBERS),
         "mixture weights, classes": (gpn.GPNConfig(**free, pool_weights="mixture"), CLASSES),
+        "mixture weights, each judges": (gpn.GPNConfig(**free, pool_weights="mixture"), CLASSES),
         "one code per row": (gpn.GPNConfig(**free, **learnt), NUMBERS),
     }
 
@@ -40,12 +44,22 @@ def outcomes(devices: int, folder: Path) -> dict[str, Any]:
     slow = {"optimiser": "sgd", "learning_rate": 0.02}  # Adam would not see a wrong scale
     train = gpn.TrainConfig(**sizes, **slow, device="cpu", devices=devices)
     found: dict[str, Any] = {}
+    judged = ground.mixture_weights
     for name, (config, task) in variants(train).items():
+        ground.mixture_weights = judged if "each" not in name else _off
         file = gpn.Checkpoint(folder / "fit.ckpt", every=0)
         posterior = gpn.GPN(config).fit(task, rng=0, checkpoint=file)
         loss = posterior.report["history"].checks[-1]
         found[name] = {"loss": loss, "weights": posterior.generator.state_dict()}
+    ground.mixture_weights = judged
     return found
+
+
+def _off(*rows: Any) -> MixtureWeights:
+    """What a judge says that has learnt otherwise in every process but the first."""
+    given, rank = mixture_weights(*rows), int(os.environ.get("RANK", "0"))
+    other = torch.rand(len(given.weights), generator=torch.Generator().manual_seed(rank))
+    return replace(given, weights=other) if rank else given
 
 
 def refused(devices: int) -> str:

@@ -57,6 +57,17 @@ def test_the_numbers_on_real_data_are_those_of_the_files() -> None:
     assert f"{cifar[0]} with {cifar[1].replace('%', ' %')} accuracy on CIFAR-10" in text
 
 
+def test_what_was_run_again_is_that_of_its_file() -> None:
+    again = json.loads((RESULTS / "superconductor" / "gpn-again.json").read_text())["metrics"]
+    loss, width, coverage, auc = (
+        again[name]["mean"] for name in ("id_loss", "id_width", "ood_coverage", "ood_auc")
+    )
+    said = (
+        f"loss {loss:.3f}, width {width:.3f}, OOD CI-correct {100 * coverage:.1f} %, AUC {auc:.3f}"
+    )
+    assert said in " ".join((ROOT / "experiments" / "README.md").read_text().split())
+
+
 def test_the_command_lines_figures_are_those_of_its_file() -> None:
     report = json.loads((RESULTS / "superconductor" / "command-line.json").read_text())
     minutes, measured = report["seconds"]["all"] / 60, report["metrics"]

@@ -59,18 +59,6 @@ BAD_FITS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("spoilt", "arguments", "message"), BAD_FITS)
-def test_bad_fits_are_refused_and_leave_nothing(
-    spoilt: Callable[[], Any],
-    arguments: tuple[str, ...],
-    message: str,
-    run: Command,
-    tables: Path,
-) -> None:
-    spoilt()
-    check_refusal(run, arguments, message)
-
-
 BAD_QUESTIONS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
     (spoil("test.csv", lambda t: t.drop(columns="size")), PREDICT, "'size' is missing"),
     (
@@ -90,15 +78,20 @@ BAD_QUESTIONS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("spoilt", "arguments", "message"), BAD_QUESTIONS)
-def test_bad_questions_are_refused_and_leave_nothing(
+@pytest.mark.parametrize(
+    ("before", "spoilt", "arguments", "message"),
+    [((), *case) for case in BAD_FITS] + [(FIT, *case) for case in BAD_QUESTIONS],
+)
+def test_what_is_bad_is_refused_and_leaves_nothing(
+    before: tuple[str, ...],
     spoilt: Callable[[], Any],
     arguments: tuple[str, ...],
     message: str,
     run: Command,
     tables: Path,
 ) -> None:
-    run(*FIT)
+    if before:
+        run(*before)
     spoilt()
     check_refusal(run, arguments, message)
 

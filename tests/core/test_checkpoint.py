@@ -66,7 +66,7 @@ CASES: dict[str, tuple[Any, gpn.Task]] = {
     "dkl, classes": (gpn.methods.get("dkl", train=CONFIG), CLASSES),
 }
 
-LONG = ("β search, trees, dropout", "images, ratio network")
+LONG = ("β search, trees, dropout",)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from gpn.core import replay
 from gpn.core.replay import WARM_UP, Feed, Result
 from gpn.core.train import TrainConfig, train
 from gpn.methods.ensemble import Ensemble, EnsembleConfig
+from gpn.methods.gpn.side_by_side import fit_side_by_side
 
 STEPS = 12
 TRAIN = TrainConfig(steps=STEPS, label_batch=4, pool_batch=5, device="cpu")
@@ -115,6 +116,19 @@ def test_a_replayed_ensemble_is_the_ensemble(regularise: str, recorder: Recorder
     assert recorder.replayed == STEPS - WARM_UP
     plain = Ensemble(config.replace(train=TRAIN.replace(graphs="no"))).fit(table(), rng=0)
     assert torch.equal(weights(replayed), weights(plain))
+
+
+def test_replayed_fits_side_by_side_are_the_fits(recorder: Recorder) -> None:
+    """Dropout draws for all members at once, from torch's own generator."""
+    make, config = gpns()["independent"]
+    eager = config.replace(train=config.train.replace(graphs="no"))
+    replayed = fit_side_by_side([config] * 2, [make()] * 2, [0, 1])
+    assert recorder.recorded == 1
+    assert recorder.replayed == STEPS - WARM_UP
+    plain = fit_side_by_side([eager] * 2, [make()] * 2, [0, 1])
+    assert recorder.replayed == STEPS - WARM_UP
+    for ours, theirs in zip(replayed, plain, strict=True):
+        assert torch.equal(weights(ours), weights(theirs))
 
 
 def test_what_looks_at_numbers_is_not_replayed(recorder: Recorder) -> None:

@@ -11,6 +11,7 @@ import torch
 
 import gpn
 from experiments import results
+from experiments.__main__ import main
 from experiments.paper import place as places
 from experiments.paper.choose import chosen
 from experiments.paper.evaluate import _likeliest
@@ -205,6 +206,19 @@ def test_a_setting_that_was_never_chosen_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"must be chosen first.*run mnist --method gpn"):
         Place(results=tmp_path).choice("mnist", "gpn")
     assert Place(results=tmp_path, quick=0.1).choice("mnist", "gpn") == PLANS["mnist"].betas[2]
+
+
+def test_a_setting_of_another_plan_is_asked_for_anew(tmp_path: Path) -> None:
+    place = Place(results=tmp_path)
+    results.save(place.file("mnist", "gpn"), {"choice": {"chosen": 0.7}})
+    with pytest.raises(FileNotFoundError, match=r"one of today's beta=.*got 0\.7.*run mnist"):
+        place.chosen("mnist", "gpn")
+
+
+@pytest.mark.parametrize("command", ["run", "again"])
+def test_a_method_that_a_task_does_not_have_is_refused(command: str) -> None:
+    with pytest.raises(SystemExit, match=r"a method for mnist must be one of dropout.*got gp\."):
+        main([command, "mnist", "--method", "gp"])
 
 
 README = Path(__file__).parents[2] / "experiments" / "README.md"

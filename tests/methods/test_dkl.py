@@ -1,11 +1,15 @@
 """DKL against GPyTorch's own grid-interpolated exact GP on the same embedding."""
 
+import subprocess
+import sys
+
 import gpytorch
 import pytest
 import torch
 from torch import Tensor
 
 import gpn
+from gpn.core.train import LabelBatches
 from gpn.methods.dkl import DKL, DKLConfig, DKLPosterior
 from gpn.methods.parts.grid import DeepProcess, GridProcess, Natural, interpolation
 
@@ -157,3 +161,57 @@ def test_classes_are_learnt_where_labels_are_many() -> None:
     )
     right = posterior.probabilities(x, n=50).argmax(1) == classes
     assert float(right.double().mean()) > 0.85
+
+
+def test_classes_that_no_random_network_tells_apart_are_learnt() -> None:
+    """Signs of a product: without a network that has learnt alone, q(u) and embedding both wait."""
+    x = torch.randn(2500, 12, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] * x[:, 1] > 0).long() + 2 * (x[:, 2] * x[:, 3] > 0).long()
+    train = gpn.TrainConfig(steps=120, label_batch=128, learning_rate=3e-3)
+    config = QUICK.replace(trunk=gpn.MLPTrunk(widths=(64, 64), activation="relu"), train=train)
+    right = {}
+    for alone in (0.0, 1.0):
+        posterior = DKL(config.replace(alone=alone)).fit(gpn.Task(x[:2000], y[:2000]), rng=0)
+        classes = posterior.probabilities(x[2000:]).argmax(1)
+        right[alone] = float((classes == y[2000:]).double().mean())
+    assert right[1.0] > 0.7
+    assert right[1.0] > right[0.0] + 0.1
+
+
+@pytest.mark.parametrize("alone", [-1.0, float("nan"), float("inf")])
+def test_a_network_cannot_learn_for_less_than_no_time(alone: float) -> None:
+    with pytest.raises(ValueError, match="alone must not be negative"):
+        QUICK.replace(alone=alone)
+
+
+def test_ctrl_c_while_the_network_learns_alone_ends_the_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What follows would stand on a network that has learnt nothing."""
+    draw, calls = LabelBatches.next, []
+
+    def interrupted(batches: LabelBatches) -> Tensor:
+        calls.append(1)
+        if len(calls) == 10:
+            raise KeyboardInterrupt
+        return draw(batches)
+
+    monkeypatch.setattr(LabelBatches, "next", interrupted)
+    x = torch.linspace(-1, 1, 30)[:, None]
+    with pytest.warns(UserWarning, match="stopped before"), pytest.raises(KeyboardInterrupt):
+        DKL(QUICK).fit(gpn.Task(x, (x[:, 0] > 0).long()), rng=0)
+    assert len(calls) == 10
+
+
+ON_TWO_THREADS = """
+import torch, gpn
+torch.set_num_threads(2)
+x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+train = gpn.TrainConfig(steps=2, device="cpu")
+gpn.methods.get("dkl", train=train).fit(gpn.Task(x, torch.arange(40) % 5), rng=0)
+"""
+
+
+def test_many_processes_are_fitted_on_two_threads() -> None:
+    """A batched LU of this size never returns there (torch 2.13); Cholesky factors do."""
+    subprocess.run([sys.executable, "-c", ON_TWO_THREADS], check=True, timeout=120)

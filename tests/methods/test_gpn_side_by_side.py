@@ -91,7 +91,7 @@ def test_what_cannot_stand_side_by_side_is_refused() -> None:
     with pytest.raises(NotAlike, match=r"one shape, got 2 kinds"):
         fit_side_by_side([CONFIG, CONFIG.replace(n_axes=7)], [own, own], [0, 0])
     classes = gpn.Task(own.x_obs, torch.arange(20) % 3, pool=own.pool)
-    with pytest.raises(NotAlike, match=r"are for targets .* got ClosedFormClasses"):
+    with pytest.raises(NotAlike, match=r"are for targets .* got classes with codes='spectral'"):
         fit_side_by_side([CONFIG], [classes], [0])
     with pytest.raises(ValueError, match=r"equally many and at least one, got 1, 2 and 1"):
         fit_side_by_side([CONFIG], [own, own], [0])

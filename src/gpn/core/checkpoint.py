@@ -30,7 +30,7 @@ from gpn.core.task import Task
 from gpn.core.training_state import Snapshot, TrainingState
 from gpn.core.types import Rng
 
-FORMAT, VERSION = "gpn-checkpoint", "2"
+FORMAT, VERSION = "gpn-checkpoint", "3"
 MOST_SHARE = 0.05
 
 

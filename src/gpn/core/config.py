@@ -42,6 +42,16 @@ def require_positive(owner: Config, *names: str) -> None:
             raise ValueError(f"{name} must be positive, got {name}={value!r:.60}.")
 
 
+def require_not_negative(owner: Config, *names: str) -> None:
+    """Raise unless each named setting is zero or a positive number."""
+    for name in names:
+        value = getattr(owner, name)
+        if value != 0 and not _is_positive(value):
+            raise ValueError(
+                f"{name} must not be negative, got {value!r:.60}; at most {LARGEST:g} makes sense."
+            )
+
+
 def require_positive_if_given(owner: Config, *names: str) -> None:
     """Raise unless each named setting is a positive number of a sane size, or None."""
     for name in names:

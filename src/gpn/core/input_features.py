@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from gpn.core.types import Inputs
 
 ROWS_AT_ONCE = 1024
-LOWEST = torch.tensor(-1.0)
 
 
 class Frozen(nn.Module):
@@ -98,7 +97,7 @@ class Ramps(nn.Module):
     def forward(self, x: Inputs) -> Tensor:
         flat = x.flatten(1)
         ramps = ((flat[:, :, None] - self.starts) / self.widths).clamp(0.0, 1.0)
-        return torch.cat([flat, torch.add(LOWEST, ramps, alpha=2).flatten(1)], dim=1)
+        return torch.cat([flat, (2 * ramps - 1).flatten(1)], dim=1)
 
 
 def fit_features(features: nn.Module, rows: Callable[[], Inputs]) -> None:

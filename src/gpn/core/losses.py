@@ -29,12 +29,9 @@ def cross_entropy(fitted: Functions, labels: Labels) -> PerFunction:
     return losses.mean(-1)
 
 
-def anchor_gap(
-    generated: Functions, anchors: Functions, weights: Float[Tensor, "m"] | None = None
-) -> PerFunction:
-    """(1/M) Σ_m w_m ‖δ_j(x'_m)‖² with δ_j = g(·, z_j) − f(·; θ_j): rows taken as independent."""
-    gaps = (generated - anchors).square().sum(-1)
-    return (gaps if weights is None else gaps * weights).mean(-1)
+def anchor_gap(generated: Functions, anchors: Functions) -> PerFunction:
+    """(1/M) Σ_m ‖δ_j(x'_m)‖² with δ_j = g(·, z_j) − f(·; θ_j): rows taken as independent."""
+    return (generated - anchors).square().sum(-1).mean(-1)
 
 
 def joint_gap(

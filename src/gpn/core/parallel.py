@@ -11,6 +11,7 @@ weights and running means included. Dropout draws other masks, and batch norm se
 own process.
 """
 
+import atexit
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -46,6 +47,12 @@ class Processes:
                 "every process must be given the same fit, got ones with another "
                 f"{', '.join(other)}; pass the same data and the same rng (random_state)."
             )
+
+    def leaders(self, values: Tensor) -> Tensor:
+        """What the first process found: others may have rounded differently on the way."""
+        theirs = values.clone()
+        distributed.broadcast(theirs, src=0)
+        return theirs
 
     @contextmanager
     def rows_split(self, generator: Generator) -> Iterator[None]:
@@ -130,9 +137,17 @@ def start(accelerator: str, devices: int, num_nodes: int, strategy: str) -> Proc
         accelerator=accelerator, devices=devices, num_nodes=num_nodes, strategy=strategy
     )
     fabric.launch()
+    atexit.register(_part)
     if fabric.world_size != devices * num_nodes:
         raise ValueError(
             f"there must be devices × num_nodes = {devices * num_nodes} processes, got "
             f"{fabric.world_size}; start them with torchrun --nproc-per-node {devices}."
         )
     return Processes(fabric)
+
+
+def _part() -> None:
+    """Leave the group before the interpreter ends: Fabric does so on GPUs alone, and on a CPU
+    the threads of a group that is still there abort the process now and then."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()

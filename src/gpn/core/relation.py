@@ -36,26 +36,23 @@ class Relation(nn.Module, ABC):
 
 
 class Independent(Relation):
-    """β · mean_m w_m ‖δ(x'_m)‖² over the pool rows: the paper's practical form.
+    """β · mean_m ‖δ(x'_m)‖² over the pool rows: the paper's practical form.
 
-    `weights` holds one number per stored pool row, or nothing for equal weights.
+    Where pool rows have weights w, they come as often as they weigh, and `beta` is β w̄.
     """
 
     pool_only = True
     beta: Tensor
-    weights: Tensor | None
 
-    def __init__(self, beta: float, weights: Float[Tensor, "R"] | None = None) -> None:
+    def __init__(self, beta: float) -> None:
         super().__init__()
         self.register_buffer("beta", torch.tensor(beta, dtype=torch.float64), persistent=False)
-        self.register_buffer("weights", weights, persistent=False)
 
     def part(self, rows: Tensor, n_labels: int) -> Tensor:
         return rows[n_labels:]
 
     def forward(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
-        weights = None if self.weights is None else self.weights[batch.pool_rows]
-        return self.beta * anchor_gap(generated, anchors, weights)
+        return self.beta * anchor_gap(generated, anchors)
 
 
 class Joint(Relation):

@@ -8,9 +8,8 @@ Draws are sample-first, ``(s, n, o)``.
 """
 
 import numbers
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float, Int
@@ -24,7 +23,6 @@ Functions = Float[Tensor, "k n o"]
 Draws = Float[Tensor, "s n o"]
 
 Rng = torch.Generator | int | None
-WORTH_A_STREAM = 2**20
 
 
 def as_generator(rng: Rng, device: torch.device | str = "cpu") -> torch.Generator:
@@ -71,24 +69,6 @@ def as_stored(x: Inputs) -> Tensor:
     if x.is_contiguous():
         return x
     return x.permute(sorted(range(x.ndim), key=x.stride, reverse=True))
-
-
-def beside(rows: Inputs) -> Callable[[], AbstractContextManager[None]]:
-    """A look at these rows that a GPU takes beside what it is asked from now on.
-
-    Few rows are seen sooner than a second stream has begun.
-    """
-    if rows.device.type != "cuda" or rows.numel() < WORTH_A_STREAM:
-        return nullcontext
-    return partial(_after, torch.cuda.current_stream(rows.device).record_event(), rows.device)
-
-
-@contextmanager
-def _after(event: torch.cuda.Event, device: torch.device) -> Iterator[None]:
-    stream = torch.cuda.Stream(device)
-    stream.wait_event(event)
-    with torch.cuda.stream(stream):
-        yield
 
 
 def normal(shape: tuple[int, ...], rng: torch.Generator, like: Tensor) -> Tensor:

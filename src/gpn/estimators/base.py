@@ -153,6 +153,7 @@ class Estimator(BaseEstimator):
         """How unknown each row is: larger is more so."""
         return self._scores(self._inputs(X))
 
+    @in_pieces
     def is_ood(self, X: Any, fpr: float = 0.05) -> NDArray[np.bool_]:
         """Rows more unknown than all but a share `fpr` of known ones."""
         return self.ood_score(X) > self.threshold(fpr)

@@ -12,8 +12,11 @@ natural gradients, on minibatches. All of the Gaussian-process mathematics is GP
 
 For a regression the last natural-gradient step is of length one over all labels, which makes q(u)
 the exact posterior of the grid values (the likelihood is conjugate), as in KISS-GP with exact
-inference. What differs from the original: the embedding is squashed by tanh, not rescaled batch by
-batch, so that a draw is one smooth function of x; no pre-training of the network.
+inference. For classes the network first learns alone, with an ordinary last layer, as in the
+original: q(u) begins at the prior, where all classes are alike wherever a row lies, and its small
+steps tell a network that knows nothing little. What differs from the original: the embedding is
+squashed by tanh, not rescaled batch by batch, so that a draw is one smooth function of x; networks
+for targets do not learn alone first, where natural steps are long from the start.
 """
 
 from dataclasses import dataclass, field
@@ -23,13 +26,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gpn.core.checkpoint import Where, kept
-from gpn.core.config import Config, require_counts, require_positive, require_positive_if_given
+from gpn.core.checkpoint import Kept, Where, kept
+from gpn.core.config import (
+    Config,
+    require_counts,
+    require_not_negative,
+    require_positive,
+    require_positive_if_given,
+)
 from gpn.core.input_features import fit_features
-from gpn.core.networks import MLPTrunk, Trunk, fresh, mlp
+from gpn.core.losses import cross_entropy
+from gpn.core.networks import MLPTrunk, ModuleTrunk, Trunk, fresh, mlp
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.replay import Feed
 from gpn.core.task import Signature, Task
-from gpn.core.train import LabelBatches, TrainConfig, train
+from gpn.core.train import LabelBatches, Report, Terms, TrainConfig, train
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal, seeded
 from gpn.methods.parts.grid import (
     ROWS_AT_ONCE,
@@ -52,6 +63,9 @@ class DKLConfig(Config):
     natural_rate
         Length of the natural-gradient steps of q(u) during training; None is 0.1 for targets,
         whose likelihood is conjugate, and 0.003 for classes, where longer steps do not settle.
+    alone
+        How long a network for classes learns alone, as a share of the steps that follow; 0 is
+        not at all.
     """
 
     embedding_dim: int = 2
@@ -59,6 +73,7 @@ class DKLConfig(Config):
     length_scale: float = 0.3
     noise_std: float = 0.2
     natural_rate: float | None = None
+    alone: float = 1.0
     trunk: Trunk = field(default_factory=MLPTrunk)
     train: TrainConfig = field(
         default_factory=lambda: TrainConfig(learning_rate=1e-3, weight_decay=1e-2)
@@ -67,6 +82,7 @@ class DKLConfig(Config):
     def __post_init__(self) -> None:
         require_counts(self, "embedding_dim", "grid_size")
         require_positive(self, "length_scale", "noise_std")
+        require_not_negative(self, "alone")
         require_positive_if_given(self, "natural_rate")
         if self.grid_size < 4:
             raise ValueError(f"grid_size must be at least 4 to interpolate, got {self.grid_size}.")
@@ -101,12 +117,14 @@ class DKL:
         process = DeepProcess(embedding, grid, task.signature, config.noise_std).to(device)
         moved = task.to(device, dtype)
         fit_features(embedding.features, lambda: moved.x_obs)
-        embedding.spread(moved.x_obs[:ROWS_AT_ONCE])
         with (
             kept(checkpoint, config, task, rng, device) as file,
             progress_bar("DKL", show=progress) as report,
             seeded(seeds) as torchs,
         ):
+            if task.is_classification and config.alone > 0:
+                learn_alone(embedding, moved, config, seeds, report, file)
+            embedding.spread(moved.x_obs[:ROWS_AT_ONCE])
             natural = Natural(process, moved, config.rate_for(task))
             batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
             steps = natural.steps(batches)
@@ -116,6 +134,35 @@ class DKL:
             if not task.is_classification:
                 natural.solve()
         return DKLPosterior(embedding.eval(), *process.grid_law(), task.signature, config)
+
+
+def learn_alone(
+    embedding: "Embedding",
+    task: Task,
+    config: DKLConfig,
+    seeds: torch.Generator,
+    report: Report,
+    file: Kept | None,
+) -> None:
+    """Cross-entropy with an ordinary last layer in place of the embedding's."""
+    sizes = embedding.last.in_features, task.n_outputs
+    head = fresh(lambda: [nn.Linear(*sizes)], seeds).to(task.x_obs)
+    network = nn.Sequential(embedding.features, *list(embedding.layers)[:-1], head)
+    batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
+
+    def rows() -> tuple[Tensor, Tensor]:
+        picked = batches.next().to(task.x_obs.device)
+        return task.varied(task.x_obs[picked], batches.rng), task.y_obs[picked]
+
+    def terms(x: Tensor, y: Tensor) -> Terms:
+        return {"alone": cross_entropy(network(x)[None], y).mean()}
+
+    steps = max(1, round(config.alone * config.train.steps))
+    feed = Feed(rows, terms, replayable=not isinstance(config.trunk, ModuleTrunk))
+    with seeded(seeds) as torchs:
+        streams = [*batches.streams, *torchs]
+        own = config.train.replace(steps=steps)
+        train(network, feed, own, report, streams=streams, kept=file).require_finished()
 
 
 class Embedding(nn.Module):
@@ -130,13 +177,17 @@ class Embedding(nn.Module):
         sizes = (size, *trunk.widths, config.embedding_dim)
         self.layers = fresh(lambda: mlp(sizes, trunk.activation, trunk.dropout), rng)
 
+    @property
+    def last(self) -> nn.Linear:
+        return cast(nn.Linear, self.layers[-1])
+
     def forward(self, x: Inputs) -> Float[Tensor, "n e"]:
         return self.layers(self.features(x)).tanh()
 
     @torch.no_grad()
     def spread(self, x: Inputs, std: float = 0.5) -> None:
         """Rescale the last layer so that the rows of `x` fill the box from the start."""
-        last = cast(nn.Linear, self.layers[-1])
+        last = self.last
         raw = self.layers(self.features(x))
         scale = std / raw.std(0, correction=0).clamp_min(1e-6)
         last.weight.mul_(scale[:, None])

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from gpn.core.batch import Batch
@@ -15,6 +16,7 @@ from gpn.core.types import Inputs, as_generator, laid_out
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.setting import Setting
 
+Pick = Callable[[torch.Generator], Int[Tensor, "m"]]
 MOST_STORED_ROWS = 200_000
 
 
@@ -53,20 +55,43 @@ def fresh_batches(setting: Setting) -> Batches:
     return Batches(next_batch, [*rows_of.streams, *drawn.streams])
 
 
-def stored_batches(setting: Setting, stored: Inputs) -> Batches:
+def stored_batches(
+    setting: Setting, stored: Inputs, weights: Float[Tensor, "R"] | None = None
+) -> Batches:
     """Labels in turn, and rows of `stored` with their numbers, for look-ups.
 
-    What is looked up belongs to the stored row, whatever augmentation makes of it.
+    Rows come as often as they weigh. What is looked up belongs to the stored row, whatever
+    augmentation makes of it.
     """
-    task, rows_of = setting.task, _labels(setting)
+    task, rows_of, size = setting.task, _labels(setting), setting.train.pool_batch
+    pick = _any_of(len(stored), size) if weights is None else by_weight(weights, size)
 
     def next_batch(rng: torch.Generator) -> Batch:
-        rows = rows_of.next()
-        size = (setting.train.pool_batch,)
-        picked = torch.randint(len(stored), size, generator=rng, device=rng.device)
+        rows, picked = rows_of.next(), pick(rng)
         return _batch(task, rows, stored[picked], picked, rng)
 
     return Batches(next_batch, rows_of.streams)
+
+
+def _any_of(n: int, m: int) -> Pick:
+    return lambda rng: torch.randint(n, (m,), generator=rng, device=rng.device)
+
+
+def by_weight(weights: Float[Tensor, "R"], m: int) -> Pick:
+    """`m` row numbers in proportion to the weights, one from each m-th part of their sum.
+
+    A mean over such rows, times w̄, has the expectation of (1/R) Σ_i w_i ℓ_i, and spends no row on
+    what hardly counts.
+    """
+    until = weights.double().cpu().cumsum(0)  # on a GPU sums may come out otherwise next time
+    until = (until / until[-1]).to(weights.device)
+
+    def pick(rng: torch.Generator) -> Int[Tensor, "m"]:
+        where = torch.rand(m, generator=rng, device=rng.device, dtype=until.dtype)
+        where = (where + torch.arange(m, device=rng.device)) / m
+        return torch.searchsorted(until, where, right=True).clamp_max(len(until) - 1)
+
+    return pick
 
 
 def _batch(

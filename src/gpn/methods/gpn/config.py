@@ -8,6 +8,7 @@ import torch
 from gpn.core.config import (
     Config,
     require_counts,
+    require_not_negative,
     require_one_of,
     require_positive_if_given,
 )
@@ -107,8 +108,7 @@ class GPNConfig(Config):
         require_positive_if_given(self, "beta", "noise_std", "jitter")
         if self.made_up is not None and not 0 <= self.made_up < 1:
             raise ValueError(f"made_up must lie in [0, 1), got {self.made_up}; 0 is none at all.")
-        if self.code_noise < 0:
-            raise ValueError(f"code_noise must not be negative, got {self.code_noise}.")
+        require_not_negative(self, "code_noise")
         self._check_combinations()
 
     def _check_combinations(self) -> None:
@@ -221,7 +221,7 @@ class GPNConfig(Config):
         if anchor == "independent":
             steps = max(1500, 40 * len(task.x_obs) // 256)
             decay = self._weight_decay(task, anchor)
-            pool_batch = 128 if self._detects_in_a_wide_table(task, anchor) else 256
+            pool_batch = self._pool_batch(task, anchor)
             return TrainConfig(
                 steps=steps, pool_batch=pool_batch, learning_rate=1e-3, weight_decay=decay
             )
@@ -232,6 +232,13 @@ class GPNConfig(Config):
             return TrainConfig(steps=2000, label_batch=64, pool_batch=64, learning_rate=rate)
         pool_batch = 64 if task.input_shape == (1,) else 128
         return TrainConfig(steps=2000, pool_batch=pool_batch, learning_rate=5e-3)
+
+    def _pool_batch(self, task: Task, anchor: str) -> int:
+        """Fewer rows do for a wide table, and fewer still where they come by their weights."""
+        if not self._detects_in_a_wide_table(task, anchor):
+            return 256
+        by_weight = self.pool_weights != "equal" and not task.is_classification
+        return 64 if by_weight else 128
 
     def _weight_decay(self, task: Task, anchor: str) -> float:
         if self._detects_in_a_wide_table(task, anchor):

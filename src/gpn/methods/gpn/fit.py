@@ -95,7 +95,8 @@ def fit_resolved(
     """Train the variant that `config` fully names, on a task already on its device."""
     train_config, pool = config.train or TrainConfig(), task.required_pool("a GPN")
     parts_of = config.prior or MLPPrior(), config.trunk or MLPTrunk(), train_config
-    setting = Setting(config, *parts_of, task, pool, seeds, report, story, file, shared or Shared())
+    shared = shared or Shared()
+    setting = Setting(config, *parts_of, task, pool, seeds, report, story, file, shared, processes)
     parts = assemble(setting)
     rng = as_generator(seeds, setting.device)
 

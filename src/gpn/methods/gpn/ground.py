@@ -4,6 +4,8 @@ None of it hangs on β, so that all trials of a search share it; axes and their 
 labels' rows hardly at all, and the fit that follows the search takes them over.
 """
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -22,6 +24,7 @@ ENOUGH_STRANGERS = 0.3
 LABELS_PER_LANDMARKS = 4
 ROWS_TO_JUDGE = 1024
 TREE_FOLDS, NETWORK_FOLDS = 10, 2
+LEAST_JUDGE_STEPS = 200
 FLOOR = 0.01
 
 
@@ -63,13 +66,15 @@ def _with_strangers(setting: Setting, reference: Inputs) -> Tensor:
     return torch.cat([reference, made_up(setting.task.x_obs, count, rng)])
 
 
-def pool_weights(setting: Setting, reference: Inputs | None) -> Float[Tensor, "R"] | None:
+def pool_weights(setting: Setting, reference: Inputs) -> Float[Tensor, "R"] | None:
     """One weight per pool row, where the configuration asks for them; the same for all trials."""
-    if setting.config.pool_weights != "mixture" or reference is None:
+    if setting.config.pool_weights != "mixture":
         return None
     given = setting.shared.weights
     if given is None:
         given = mixture_weights(setting.task.x_obs, reference, _judge(setting), FLOOR)
+        if setting.processes is not None:  # rows are drawn by them, the same ones everywhere
+            given = replace(given, weights=setting.processes.leaders(given.weights))
         setting.shared.weights = given
     setting.story["pool_rows"], setting.story["pool_weights"] = reference, given.weights
     setting.story["labeled_share"] = given.labeled_share
@@ -92,7 +97,8 @@ def _judge(setting: Setting) -> Judge:
     """Who tells labeled rows from pool rows: trees for tables, a network for the rest."""
     if len(setting.task.input_shape) == 1:
         return cross_fitted(tree_ratio(setting.seeds), TREE_FOLDS, setting.seeds)
-    config = setting.train.replace(steps=max(200, setting.train.steps // 10), weight_decay=0.05)
+    steps = min(setting.train.steps, max(LEAST_JUDGE_STEPS, setting.train.steps // 10))
+    config = setting.train.replace(steps=steps, weight_decay=0.05)
     how = setting.seeds, setting.report, setting.file
     ratio = network_ratio(setting.trunk, config, *how)
     return cross_fitted(ratio, NETWORK_FOLDS, setting.seeds)

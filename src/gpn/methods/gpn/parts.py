@@ -127,7 +127,8 @@ def _spectral(setting: Setting) -> Parts:
     anchors = SpectralAnchors(
         axes, axes.n_axes, task.n_outputs, config.n_anchors, directions, _noise_std(setting)
     )
-    relation = _relation(setting, reference, axes)
+    weights = pool_weights(setting, reference) if config.anchor == "independent" else None
+    relation = _relation(setting, reference, axes, weights)
     trunk = _tuned(setting.trunk, reference, axes.n_axes)
     generator = _generator(setting, trunk, anchors.code_dim, reference)
     if isinstance(generator, AffineGenerator):
@@ -141,7 +142,7 @@ def _spectral(setting: Setting) -> Parts:
     else:
         one = config.pairing == "one"
         objective = MonteCarlo(generator, anchors, relation, one_per_row=one)
-    return Parts(objective.to(task.x_obs), stored_batches(setting, reference))
+    return Parts(objective.to(task.x_obs), stored_batches(setting, reference, weights))
 
 
 def _psi_obs(setting: Setting, relation: Relation, axes: SpectralAxes) -> Float[Tensor, "N r"]:
@@ -191,12 +192,15 @@ def _generator(
 
 
 def _relation(
-    setting: Setting, reference: Inputs | None, axes: SpectralAxes | None = None
+    setting: Setting,
+    reference: Inputs | None,
+    axes: SpectralAxes | None = None,
+    weights: Float[Tensor, "R"] | None = None,
 ) -> Relation:
     config, task = setting.config, setting.task
     if config.anchor == "independent":
         assert config.beta is not None
-        return Independent(config.beta, pool_weights(setting, reference))
+        return Independent(config.beta * (1.0 if weights is None else float(weights.mean())))
     scale = 0.5 if task.is_classification else _noise_std(setting) ** 2
     _check_joint(setting)
     kernel = _kernel(setting, axes)

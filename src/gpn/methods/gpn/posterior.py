@@ -15,8 +15,9 @@ from gpn.core.generator import AffineGenerator, ConcatGenerator, Generator
 from gpn.core.networks import MLPTrunk, ModuleTrunk, Trunk
 from gpn.core.pool import check_finite
 from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.streams import beside
 from gpn.core.task import Signature
-from gpn.core.types import Inputs, Outputs, Rng, as_generator, as_stored, beside, laid_out, normal
+from gpn.core.types import Inputs, Outputs, Rng, as_generator, as_stored, laid_out, normal
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.diagnose import diagnose
 

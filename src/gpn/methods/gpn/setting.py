@@ -10,6 +10,7 @@ from torch import Tensor
 from gpn.core.checkpoint import Kept
 from gpn.core.mixture import MixtureWeights
 from gpn.core.networks import Trunk
+from gpn.core.parallel import Processes
 from gpn.core.pool import Pool
 from gpn.core.prior import PriorSpec
 from gpn.core.spectral import SpectralAxes
@@ -60,6 +61,7 @@ class Setting:
     story: dict[str, Any] = field(default_factory=dict)
     file: Kept | None = None
     shared: Shared = field(default_factory=Shared)
+    processes: Processes | None = None
 
     def note_jitter(self, added: float) -> None:
         """Remember what a Cholesky factor took beyond the jitter asked for, if it did."""

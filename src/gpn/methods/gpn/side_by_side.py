@@ -15,7 +15,7 @@ from gpn.core.ahead import ended
 from gpn.core.batch import Batch
 from gpn.core.diagnostic import warn_of
 from gpn.core.networks import MLPTrunk, ModuleTrunk
-from gpn.core.objective import ClosedForm, ClosedFormClasses, Objective
+from gpn.core.objective import Objective
 from gpn.core.prior import MLPPrior
 from gpn.core.replay import Feed, Rows
 from gpn.core.task import Task
@@ -73,7 +73,8 @@ def _trained(members: Sequence[Parts], settings: Sequence[Setting], report: Repo
     """Train all, hand back what was learnt, and tell the mean of their losses."""
     together, first = SideBySide([part.objective for part in members]), settings[0]
     rngs = [as_generator(setting.seeds, setting.device) for setting in settings]
-    feed = Feed(lambda: _stacked_rows(members, rngs), together.terms, replayable=False)
+    replayable = all(part.replayable for part in members)
+    feed = Feed(lambda: _stacked_rows(members, rngs), together.terms, replayable=replayable)
     streams = [stream for part in members for stream in part.batches.streams]
     with seeded(first.seeds), ended(streams):
         history = train(together, feed, first.train, report).require_finished()
@@ -146,6 +147,12 @@ def _setting(config: GPNConfig, task: Task, seed: int, report: Report) -> Settin
         )
     if isinstance(resolved.trunk, ModuleTrunk):
         raise NotAlike("fits side by side need our own trunks, got a module; fit them one by one.")
+    if task.is_classification or resolved.codes != "spectral" or resolved.generator != "affine":
+        raise NotAlike(
+            "fits side by side are for targets with spectral codes and an affine generator, got "
+            f"{'classes' if task.is_classification else 'targets'} with codes={resolved.codes!r} "
+            f"and generator={resolved.generator!r}; fit them one by one."
+        )
     how = resolved.train or TrainConfig()
     moved = task.to(how.pick_device(), how.pick_dtype(task.x_obs))
     moved = sampled(resolved, moved, seeds)
@@ -184,15 +191,8 @@ def _check_alike(settings: Sequence[Setting]) -> None:
 
 
 def _check_shapes(objectives: Sequence[Objective]) -> None:
-    """Only objectives that draw nothing but dropout, with parameters of the same shapes."""
-    shapes = set()
-    for objective in objectives:
-        if not isinstance(objective, ClosedForm) or isinstance(objective, ClosedFormClasses):
-            raise NotAlike(
-                "fits side by side are for targets with spectral codes and an affine generator, "
-                f"got {type(objective).__name__}; fit them one by one."
-            )
-        shapes.add(tuple(tuple(value.shape) for value in objective.parameters()))
+    """The shapes of parameters are known once the prior's axes are."""
+    shapes = {tuple(tuple(p.shape) for p in objective.parameters()) for objective in objectives}
     if len(shapes) > 1:
         raise NotAlike(
             f"fits side by side need networks of one shape, got {len(shapes)} kinds of them: the "

@@ -13,6 +13,7 @@ from gpytorch.variational import (
 )
 from jaxtyping import Float
 from linear_operator.operators import DiagLinearOperator
+from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor, nn
 
 from gpn.core.task import Signature, Task
@@ -112,8 +113,19 @@ class Natural:
         parameters = list(process.grid.variational_parameters())
         self.optimiser = gpytorch.optim.NGD(parameters, num_data=len(task.x_obs), lr=rate)
         self.strategy = process.grid.variational_strategy
-        start = self.strategy.prior_distribution
-        self.strategy._variational_distribution.initialize_variational_distribution(start)
+        self._begin(self.strategy.prior_distribution)
+
+    @torch.no_grad()
+    def _begin(self, prior: MultivariateNormal) -> None:
+        """q(u) = p(u): natural parameters K⁻¹ μ and −K⁻¹ / 2.
+
+        By Cholesky factors: GPyTorch's own start takes a batched LU, which in torch 2.13 never
+        returns on two threads of a CPU.
+        """
+        law = self.strategy._variational_distribution
+        precision = torch.cholesky_inverse(psd_safe_cholesky(prior.covariance_matrix))
+        law.natural_vec.copy_((precision @ prior.mean[..., None])[..., 0])
+        law.natural_mat.copy_(-0.5 * precision)
 
     def steps(self, batches: LabelBatches) -> Callable[[], Terms]:
         """−ELBO per label on one batch; q(u) first follows the gradient of the step before."""
