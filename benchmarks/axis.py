@@ -1,6 +1,6 @@
 """Many small networks as one tensor axis against as many separate fits."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from benchmarks.harness import Row, in_turn, ratio
 from benchmarks.place import Place
@@ -10,6 +10,7 @@ from gpn.methods.ensemble import Ensemble, EnsembleConfig
 from gpn.methods.gpn.side_by_side import fit_side_by_side
 
 MEMBERS, STEPS, REPEATS = 10, 200, 5
+Work = Callable[[], None]
 
 
 def ensemble_axis(place: Place) -> Iterator[Row]:
@@ -29,10 +30,8 @@ def ensemble_axis(place: Place) -> Iterator[Row]:
         for seed in range(MEMBERS):
             Ensemble(config.replace(n_members=1)).fit(six_points(), rng=seed, progress=False)
 
-    works = {"one axis": one_axis, "separate fits": separate}
-    times = in_turn(works, place.choose(REPEATS, 1), 1, place.device)
     what = f"{MEMBERS} members, {steps} steps"
-    yield from ratio(what, times, "one axis", "separate fits", " (at most 0.25 wanted)")
+    yield from _against_separate(place, what, one_axis, separate, " (at most 0.25 wanted)")
 
 
 def side_by_side(place: Place) -> Iterator[Row]:
@@ -50,7 +49,12 @@ def side_by_side(place: Place) -> Iterator[Row]:
         for config, seed in zip(configs, seeds, strict=True):
             GPN(config).fit(task, rng=seed, progress=False)
 
+    yield from _against_separate(place, f"{MEMBERS} fits, {steps} steps", one_axis, separate)
+
+
+def _against_separate(
+    place: Place, what: str, one_axis: Work, separate: Work, wanted: str = ""
+) -> list[Row]:
     works = {"one axis": one_axis, "separate fits": separate}
     times = in_turn(works, place.choose(REPEATS, 1), 1, place.device)
-    what = f"{MEMBERS} fits, {steps} steps"
-    yield from ratio(what, times, "one axis", "separate fits")
+    return ratio(what, times, "one axis", "separate fits", wanted)

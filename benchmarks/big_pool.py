@@ -1,29 +1,27 @@
 """Peak memory of fits and predictions while a pool on disk grows, and how fast its rows are read.
 
-Run `python -m benchmarks.big_pool`; it writes results/big_pool.json. Every number comes from a
-process of its own that works on one file. Memory is the largest resident set (VmHWM): rows are read
-into buffers and never mapped, so that nothing of the file is left out of it.
+Every number comes from a process of its own (`python -m benchmarks.big_pool WORK FILE`) that works
+on one file. Memory is the largest resident set (VmHWM): rows are read into buffers and never
+mapped, so that nothing of the file is left out of it.
 """
 
 import json
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 import gpn
+from benchmarks.harness import Row
+from benchmarks.place import Place
 
-SIZES = (100_000, 10_000_000)
+FEWEST, MOST = 100_000, 10_000_000
 FEATURES, LABELS, STEPS, BATCH = 81, 1000, 100, 256
-PREDICTED = 300_000
-OUT = Path(__file__).parent / "results" / "big_pool.json"
 TRAIN = gpn.TrainConfig(steps=STEPS, pool_batch=BATCH, device="cpu")
 TRUNK = gpn.MLPTrunk(widths=(64, 64))
 
@@ -127,45 +125,30 @@ def peak_megabytes() -> float:
     return int(line.split()[1]) / 1024
 
 
-def jobs(sizes: tuple[int, ...], kind: str) -> Iterator[dict[str, Any]]:
-    """Each job at every size, on files that are there for as long as this runs."""
+def big_pool(place: Place) -> Iterator[Row]:
+    """Peak memory as a pool on disk grows a hundredfold, and the speed of reading it."""
+    sizes = (FEWEST, MOST) if not place.quick else (1000, 2000)
+    kinds = JOBS if not place.quick else {".npy": ("draws",)}
     with tempfile.TemporaryDirectory() as folder:
-        for work in JOBS[kind]:
-            for n in sizes:
-                rows = min(n, PREDICTED) if work == "predictions" else n
-                path = Path(folder) / f"{rows}{kind}"
-                if not path.exists():
-                    print(f"writing {rows:,} rows as {kind}", file=sys.stderr, flush=True)
-                    WRITERS[kind](path, rows)
-                print(f"{work}, {rows:,} rows of {kind}", file=sys.stderr, flush=True)
-                yield {"work": work, "kind": kind, "n": rows, **in_own_process(work, path)}
+        for kind, works in kinds.items():
+            for work in works:
+                found = [measured(work, kind, n, Path(folder)) for n in sizes]
+                for n, numbers in zip(sizes, found, strict=True):
+                    yield from _rows(f"{work}, {n:,} rows of {FEATURES} float32 in {kind}", numbers)
+                small, large = (numbers["megabytes"] for numbers in found)
+                what = f"{work}, {kind}: memory at the largest over that at the smallest"
+                yield Row(what, round(large / small, 3), "times", "at most 1.2 wanted")
 
 
-def measure(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
-    """All jobs at all sizes, and how much more memory the largest pool takes than the smallest."""
-    return report([job for kind in JOBS for job in jobs(sizes, kind)])
+def measured(work: str, kind: str, n: int, folder: Path) -> dict[str, float]:
+    """What one job says of a pool of `n` rows, whose file is written where it is missing."""
+    path = folder / f"{n}{kind}"
+    if not path.exists():
+        WRITERS[kind](path, n)
+    return in_own_process(work, path)
 
 
-def report(found: list[dict[str, Any]]) -> dict[str, Any]:
-    rows = [row for job in found for row in _rows(job)]
-    for work, kind in dict.fromkeys((job["work"], job["kind"]) for job in found):
-        peaks = [job["megabytes"] for job in found if (job["work"], job["kind"]) == (work, kind)]
-        rows.append(
-            {
-                "what": f"{work}, {kind}: memory at the largest over that at the smallest",
-                "value": round(peaks[-1] / peaks[0], 3),
-                "unit": "times",
-                "against": "at most 1.2 wanted",
-            }
-        )
-    versions = {"gpn": gpn.__version__, "torch": torch.__version__, "numpy": np.__version__}
-    versions["python"] = platform.python_version()
-    device = f"{torch.get_num_threads()} CPU threads, {platform.machine()}, busy with other work"
-    return {"name": "big_pool", "device": device, "versions": versions, "rows": rows}
-
-
-def _rows(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    what = f"{job['work']}, {job['n']:,} rows of {FEATURES} float32 in {job['kind']}"
+def _rows(what: str, numbers: dict[str, float]) -> Iterator[Row]:
     units = {
         "megabytes": ("peak memory", "MB"),
         "seconds": ("whole process", "s"),
@@ -173,25 +156,20 @@ def _rows(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "rows_per_second": ("throughput", "rows/s"),
     }
     for name, (label, unit) in units.items():
-        if name in job:
-            value = round(job[name], 1)
-            yield {"what": f"{what}: {label}", "value": value, "unit": unit, "against": None}
+        if name in numbers:
+            yield Row(f"{what}: {label}", round(numbers[name], 1), unit)
 
 
 def main() -> None:
-    if len(sys.argv) == 3:
-        started = time.perf_counter()
-        found = WORK[sys.argv[1]](Path(sys.argv[2]))
-        found |= {"megabytes": peak_megabytes(), "seconds": time.perf_counter() - started}
-        print(json.dumps(found))
-        return
-    OUT.parent.mkdir(exist_ok=True)
-    found: list[dict[str, Any]] = []
-    for job in (job for kind in JOBS for job in jobs(SIZES, kind)):
-        found.append(job)  # what is known is written at once: the whole takes a while
-        OUT.write_text(json.dumps(report(found), indent=2, ensure_ascii=False) + "\n")
-    for row in report(found)["rows"]:
-        print(f"{row['what']:80s} {row['value']:12} {row['unit']}")
+    if len(sys.argv) != 3 or sys.argv[1] not in WORK:
+        sys.exit(
+            f"this must be given one of {', '.join(WORK)}, and a file; for all of them try "
+            "python -m benchmarks run big_pool."
+        )
+    started = time.perf_counter()
+    found = WORK[sys.argv[1]](Path(sys.argv[2]))
+    found |= {"megabytes": peak_megabytes(), "seconds": time.perf_counter() - started}
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

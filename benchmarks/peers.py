@@ -23,7 +23,9 @@ from gpn.core.train import LabelBatches, TrainConfig, train
 from gpn.core.types import as_generator, seeded
 
 DRAWS, ROWS, INDUCING, MEMBERS = 100, 4000, 512, 5
-DRAW_REPEATS, WARM_UPS, CALLS = 10, 2, 10
+DRAW_REPEATS, WARM_UPS = 10, 2
+# The first call after another peer's finds nothing of its own in the caches.
+CALLS = {10: "", 1: ", one call at a time"}
 JITTER = 1e-3  # of the SVGP: with its usual 1e-4 a fit has failed for want of a Cholesky factor
 
 
@@ -51,24 +53,27 @@ def peers(place: Place) -> Iterator[Row]:
             scores = [found[0].variance(x).double().cpu() for x in (inside, outside)]
         yield Row(f"{name}: fit", taken, "s")
         yield Row(f"{name}: ood_auc", metrics.ood_auc(*scores), "ood_auc", "the others")
-    yield from _draw_times(fitted, torch.cat([inside, outside])[:ROWS], place)
+    rows = torch.cat([inside, outside])[:ROWS]
+    for calls, how in CALLS.items():
+        yield from _draw_times(fitted, rows, place, calls, how)
 
 
 @torch.no_grad()
-def _draw_times(fitted: dict[str, Peer], rows: Tensor, place: Place) -> list[Row]:
-    """All peers in turn."""
-    works = {name: partial(_calls, peer.functions, rows) for name, peer in fitted.items()}
+def _draw_times(
+    fitted: dict[str, Peer], rows: Tensor, place: Place, calls: int, how: str
+) -> list[Row]:
+    """All peers in turn, `calls` calls each."""
+    works = {name: partial(_calls, peer.functions, rows, calls) for name, peer in fitted.items()}
     turns = in_turn(works, place.choose(DRAW_REPEATS, 1), WARM_UPS, place.device)
-    times, made = {name: taken / CALLS for name, taken in turns.items()}, []
+    times, made = {name: taken / calls for name, taken in turns.items()}, []
     for name, taken in times.items():
-        what = f"{name}: {DRAWS} functions at {len(rows)} rows"
+        what = f"{name}: {DRAWS} functions at {len(rows)} rows{how}"
         made += [Row(what, taken, "s"), Row(f"{what}, ratio", taken / times["GPN"], "times", "GPN")]
     return made
 
 
-def _calls(functions: Callable[[Tensor], Tensor], rows: Tensor) -> None:
-    """Several in a row: the first after another peer's finds nothing of its own in the caches."""
-    for _ in range(CALLS):
+def _calls(functions: Callable[[Tensor], Tensor], rows: Tensor, calls: int) -> None:
+    for _ in range(calls):
         functions(rows)
 
 

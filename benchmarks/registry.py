@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator
 
 from benchmarks.axis import ensemble_axis, side_by_side
+from benchmarks.big_pool import big_pool
 from benchmarks.fits import six_seconds, superconductor_cpu
 from benchmarks.harness import Row
 from benchmarks.peers import peers
 from benchmarks.place import Place
 from benchmarks.sampling import draws, moments
+from benchmarks.soak import soak
 from benchmarks.training import gpn_against_ensemble, gpn_against_labels, profile
 
 BENCHMARKS: dict[str, Callable[[Place], Iterator[Row]]] = {
@@ -21,4 +23,6 @@ BENCHMARKS: dict[str, Callable[[Place], Iterator[Row]]] = {
     "peers": peers,
     "profile": profile,
     "superconductor_cpu": superconductor_cpu,
+    "big_pool": big_pool,
+    "soak": soak,
 }

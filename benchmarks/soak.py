@@ -1,29 +1,26 @@
 """`gpn predict` over five million rows: is memory flat, and how many rows go through in a second?
 
-Run `python -m benchmarks.soak [rows]`; it prints both and writes results/soak.json. The command
-itself runs, as a process of its own; its resident memory is read every second (Linux).
+The command itself runs, as a process of its own; its resident memory is read every second (Linux).
 """
 
-import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 import gpn
+from benchmarks.harness import Row
+from benchmarks.place import Place
 from gpn.table_model import fit_table
 
 ROWS, COLUMNS, PIECE = 5_000_000, 8, 20_000
 EVERY, FLAT = 1.0, 1.05
-OUT = Path(__file__).parent / "results" / "soak.json"
 CONFIG = gpn.GPNConfig(
     anchor="independent",
     beta=0.1,
@@ -82,8 +79,9 @@ def watched(command: list[str], env: dict[str, str]) -> tuple[float, list[float]
     return time.monotonic() - started, memory
 
 
-def measure(rows: int = ROWS) -> dict[str, Any]:
-    """The report; what it wrote to do so is gone again."""
+def soak(place: Place) -> Iterator[Row]:
+    """Memory and speed of `gpn predict` over five million rows; what it wrote is gone again."""
+    rows = place.choose(ROWS, PIECE)
     with tempfile.TemporaryDirectory() as folder:
         model, new, scored = (Path(folder) / name for name in ("m.gpn", "new.csv", "scored.csv"))
         write_model(model)
@@ -92,40 +90,19 @@ def measure(rows: int = ROWS) -> dict[str, Any]:
         env = {**os.environ, "PYTHONWARNINGS": "ignore"}
         seconds, memory = watched([*command, "--out", str(scored)], env)
         written = scored.stat().st_size / 1e6
-    return report(rows, seconds, memory, written)
+    yield from report(rows, seconds, memory, written)
 
 
-def report(rows: int, seconds: float, memory: list[float], written: float) -> dict[str, Any]:
+def report(rows: int, seconds: float, memory: list[float], written: float) -> list[Row]:
     half = len(memory) // 2
     first, second = max(memory[:half], default=0.0), max(memory[half:], default=0.0)
     what = f"gpn predict, {rows:,} rows of {COLUMNS} columns, CSV to CSV"
-    lines = [
-        (f"{what}: time", round(seconds, 1), "s", None),
-        (f"{what}: throughput", round(rows / seconds), "rows/s", None),
-        (f"{what}: written", round(written, 1), "MB", None),
-        ("peak memory, first half of the time", round(first, 1), "MB", None),
-        ("peak memory, second half of the time", round(second, 1), "MB", None),
-        ("second half against first", round(second / max(first, 1e-9), 4), "times", f"≤ {FLAT}"),
+    growth = round(second / max(first, 1e-9), 4)
+    return [
+        Row(f"{what}: time", round(seconds, 1), "s"),
+        Row(f"{what}: throughput", round(rows / seconds), "rows/s"),
+        Row(f"{what}: written", round(written, 1), "MB"),
+        Row("peak memory, first half of the time", round(first, 1), "MB"),
+        Row("peak memory, second half of the time", round(second, 1), "MB"),
+        Row("second half against first", growth, "times", f"≤ {FLAT}"),
     ]
-    names = ("what", "value", "unit", "against")
-    versions = {"gpn": gpn.__version__, "torch": torch.__version__, "pandas": pd.__version__}
-    return {
-        "name": "soak",
-        "device": f"{torch.get_num_threads()} CPU threads, {platform.machine()}",
-        "load_average": round(os.getloadavg()[0], 1),
-        "versions": {**versions, "python": platform.python_version()},
-        "rows": [dict(zip(names, line, strict=True)) for line in lines],
-        "memory_mb": [round(value) for value in memory[:: max(1, len(memory) // 60)]],
-    }
-
-
-def main() -> None:
-    result = measure(int(sys.argv[1]) if len(sys.argv) > 1 else ROWS)
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    for row in result["rows"]:
-        print(f"{row['what']:72s} {row['value']:>12} {row['unit']}")
-
-
-if __name__ == "__main__":
-    main()
