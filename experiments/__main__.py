@@ -3,6 +3,7 @@
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,14 +41,14 @@ def _figure(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    _run_task(options.task, options)
+    _run_task(options.task, _methods(options) or PLANS[options.task].methods, options)
 
 
-def _run_task(task: str, options: argparse.Namespace) -> None:
+def _run_task(task: str, chosen: Iterable[str], options: argparse.Namespace) -> None:
     from experiments.paper.run import final, run_method, trial
 
     place = _place(task, options)
-    for method in options.method or place.plan(task).methods:
+    for method in chosen:
         if options.setting is None:
             run_method(task, method, place)
         elif options.seed is None:
@@ -61,7 +62,7 @@ def _again(options: argparse.Namespace) -> None:
     from experiments.paper.run import run_again
 
     place = _place(options.task, options)
-    for method in options.method or ("gpn",):
+    for method in _methods(options) or ("gpn",):
         run_again(options.task, method, place)
     _say_quick(place)
 
@@ -84,8 +85,9 @@ def _scalability(options: argparse.Namespace) -> None:
 
 def _all(options: argparse.Namespace) -> None:
     """Every task with its extra protocols; a quick look is at the tables alone."""
-    for task in PLANS:
-        _run_task(task, options)
+    for task, plan in PLANS.items():
+        wanted = options.method or plan.methods
+        _run_task(task, [name for name in plan.methods if name in wanted], options)
     if options.quick:
         return
     from experiments.paper.pool_share import run_shares
@@ -108,6 +110,18 @@ COMMANDS = {
 }
 
 
+def _methods(options: argparse.Namespace) -> list[str] | None:
+    """Those that were asked for, if the task has them all."""
+    known = PLANS[options.task].methods
+    for method in options.method or ():
+        if method not in known:
+            sys.exit(
+                f"error: a method for {options.task} must be one of {', '.join(known)}, "
+                f"got {method}."
+            )
+    return options.method
+
+
 def _place(task: str, options: argparse.Namespace) -> "Place":
     from experiments.paper.place import Place
 
@@ -119,7 +133,7 @@ def _place(task: str, options: argparse.Namespace) -> "Place":
 
 def _say_quick(place: "Place") -> None:
     if place.quick is not None:
-        print(f"a quick look at {place.quick:.0%} of rows and steps, kept in {place.results}")
+        print(f"a quick look at {place.quick:.1%} of rows and steps, kept in {place.results}")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -41,6 +41,8 @@ def figure(name: str) -> Path:
 
 def scalability() -> "Figure":
     """AUC against training time: lines are ensembles that grow, and one GPN trained for longer."""
+    from matplotlib.ticker import LogLocator
+
     files = _found("scalability")
     picture, every = _panels(len(files))
     for axes, (task, report) in zip(every, files.items(), strict=True):
@@ -48,7 +50,10 @@ def scalability() -> "Figure":
             _growth(axes, method, how, rows)
         axes.set(xscale="log", yscale="logit", xlabel="training time in seconds", ylabel="OOD AUC")
         axes.yaxis.set_major_formatter(lambda auc, _: f"{auc:.4g}")
-        axes.yaxis.set_minor_formatter(lambda auc, _: "")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_minor_formatter(lambda value, _: "")
         axes.set_title(TITLES[task])
     _legend(picture, every)
     return picture

@@ -50,10 +50,19 @@ class Place:
     def settings(self, task: str, method: str) -> list[int]:
         """The numbers of the settings to try: all, the middle one (quick), or another task.s."""
         plan = self.plan(task)
-        _, values = plan.dial(method)
         if plan.settings_of is not None:
-            return [values.index(self.choice(plan.settings_of, method))]
-        return list(range(len(values))) if self.quick is None else [MIDDLE]
+            return [self.chosen(plan.settings_of, method)]
+        return list(range(len(plan.dial(method)[1]))) if self.quick is None else [MIDDLE]
+
+    def chosen(self, task: str, method: str) -> int:
+        """The number of the setting that the protocol chose."""
+        value, (dial, values) = self.choice(task, method), self.plan(task).dial(method)
+        if value not in values:
+            raise FileNotFoundError(
+                f"the setting of {method} on {task} must be one of today's {dial}={values}, got "
+                f"{value} in {method}.json; try python -m experiments run {task} --method {method}."
+            )
+        return values.index(value)
 
     def setting(self, task: str, method: str, number: int) -> dict[str, Any]:
         """The dial's name, and its value at that number."""

@@ -38,8 +38,7 @@ def run_method(task: str, method: str, place: Place, say: Say = print) -> dict[s
 
 def run_again(task: str, method: str, place: Place, say: Say = print) -> dict[str, Any]:
     """The chosen setting on as many splits again: what no choice can have seen."""
-    _, values = place.plan(task).dial(method)
-    setting, seeds = values.index(place.choice(task, method)), place.plan(task).seeds
+    setting, seeds = place.chosen(task, method), place.plan(task).seeds
     trials = done([Job(place, task, method, setting)], say)
     others = range(seeds, 2 * seeds)
     runs = done([Job(place, task, method, setting, seed) for seed in others], say)
