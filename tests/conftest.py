@@ -8,6 +8,7 @@ from jaxtyping import install_import_hook
 
 install_import_hook(["gpn.core", "gpn.methods", "gpn.metrics"], "tests.checked")
 
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
@@ -15,6 +16,16 @@ import gpn  # noqa: E402
 from gpn.data import image_set  # noqa: E402
 
 torch.set_num_threads(1)  # tests are many and tiny: two processes beat two threads
+
+
+@pytest.fixture(autouse=True)
+def same_in_every_order() -> None:
+    """Tests run in any order, and two things come from global states, as users of those expect:
+
+    weights of a user's own module, and estimators without `random_state`.
+    """
+    torch.manual_seed(0)
+    np.random.seed(0)  # noqa: NPY002
 
 
 @pytest.fixture

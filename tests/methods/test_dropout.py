@@ -65,7 +65,8 @@ def test_learnt_features_of_images_are_dropped_too(own: bool) -> None:
     trunk = gpn.ModuleTrunk(module=module, widths=(8,)) if own else conv
     x = torch.randn(12, 1, 6, 6, generator=as_generator(0))
     task = gpn.Task(x, torch.arange(12) % 3)
-    posterior = Dropout(QUICK.replace(trunk=trunk, train=QUICK.train.replace(steps=5))).fit(task)
+    config = QUICK.replace(trunk=trunk, train=QUICK.train.replace(steps=5))
+    posterior = Dropout(config).fit(task, rng=0)
     assert posterior.network.mask_sizes == ((48, 8) if own else (36, 8))
     assert posterior.sample(x, 4, rng=0).shape == (4, 12, 3)
 
