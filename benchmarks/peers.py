@@ -20,7 +20,8 @@ from benchmarks.place import Place
 from gpn import GPN, GPNConfig, metrics
 from gpn.core.input_features import fit_features
 from gpn.core.train import LabelBatches, TrainConfig, train
-from gpn.core.types import as_generator, seeded
+from gpn.core.borrowed import seeded
+from gpn.core.types import as_generator
 
 DRAWS, ROWS, INDUCING, MEMBERS = 100, 4000, 512, 5
 DRAW_REPEATS, WARM_UPS = 10, 2

@@ -26,6 +26,8 @@ def variants(train: gpn.TrainConfig) -> dict[str, tuple[gpn.GPNConfig, gpn.Task]
     """Labels and pool in numbers that two does not divide."""
     free = {**SMALL, "anchor": "independent", "beta": 0.1, "train": train}
     learnt: dict[str, Any] = {"codes": "learnt", "pool_weights": "equal", "pairing": "one"}
+    few = {"pairing": "every", "n_anchors": 6, "code_dim": 5, "trunk": gpn.MLPTrunk(widths=(8, 8))}
+    searched = {"trunk": TRUNK, "anchor": "independent", "reference_rows": 32, "n_axes": 8}
     paper = {"n_anchors": 8, "code_dim": 2, "trunk": TRUNK, "train": train}
     return {
         "paper": (gpn.GPNConfig.paper(**paper), NUMBERS),
@@ -35,6 +37,8 @@ def variants(train: gpn.TrainConfig) -> dict[str, tuple[gpn.GPNConfig, gpn.Task]
         "mixture weights, classes": (gpn.GPNConfig(**free, pool_weights="mixture"), CLASSES),
         "mixture weights, each judges": (gpn.GPNConfig(**free, pool_weights="mixture"), CLASSES),
         "one code per row": (gpn.GPNConfig(**free, **learnt), NUMBERS),
+        "few codes, learnt": (gpn.GPNConfig(**{**free, **learnt, **few}), NUMBERS),
+        "β is searched for": (gpn.GPNConfig(**{**searched, "train": train}), NUMBERS),
     }
 
 

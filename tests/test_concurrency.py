@@ -163,6 +163,41 @@ def test_every_method_leaves_the_global_state_alone(name: str, fitted: dict[str,
     assert state() == before
 
 
+@pytest.mark.filterwarnings("ignore::gpn.GPNWarning")
+@pytest.mark.usefixtures("as_users_have_it")
+def test_fits_in_threads_give_what_each_gives_alone() -> None:
+    """Dropout draws from torch's one generator, and TF32 is a setting of the whole process."""
+    trunk = gpn.MLPTrunk(widths=(16,), dropout=0.2)
+    train = gpn.TrainConfig(steps=30, precision="bf16", device="cpu")
+    config = gpn.GPNConfig(trunk=trunk, beta=0.1, noise_std=0.1, train=train)
+
+    def mean(seed: int) -> np.ndarray:
+        return gpn.GPN(config).fit(gpn.Task(X, Y[:, None], pool=POOL), rng=seed).mean(NEW).numpy()
+
+    alone = [mean(seed) for seed in range(4)]
+    before = state()
+    with ThreadPoolExecutor(4) as threads:
+        check_equal(list(threads.map(mean, range(4))), alone)
+    assert state() == before
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_torchs_newer_names_for_precision_stand(precision: str) -> None:
+    """In a process of its own: torch refuses its older names from then on."""
+    code = (
+        "import sys, torch, gpn\n"
+        "torch.backends.cuda.matmul.fp32_precision = 'tf32'\n"
+        "x = torch.linspace(-1, 1, 8)[:, None]\n"
+        "train = gpn.TrainConfig(steps=2, device='cpu', precision=sys.argv[1])\n"
+        "config = gpn.GPNConfig(beta=0.1, noise_std=0.1, train=train)\n"
+        "gpn.GPN(config).fit(gpn.Task(x, x, pool=x), rng=0)\n"
+        "assert torch.backends.cuda.matmul.fp32_precision == 'tf32'\n"
+    )
+    command = [sys.executable, "-c", code, precision]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def test_importing_changes_nothing_global() -> None:
     """In a fresh process, with what it imports there already."""
     code = (

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import gpn
 from gpn.core import chunks
@@ -57,6 +57,26 @@ def test_a_gpu_takes_what_it_has_room_for(monkeypatch: pytest.MonkeyPatch) -> No
     assert rows_at_once(640, gpu, 2**27 // 640) == 2**27 // 640, "small, and not asked about"
     assert rows_at_once(640, cpu, 10**6) == 6250
     assert rows_at_once(10**9, cpu, 10**6) == 1
+
+
+def test_what_the_layers_of_an_image_hold_counts_too() -> None:
+    sizes: list[int] = []
+    trunk = gpn.ModuleTrunk(module=nn.Flatten(), widths=(4,))
+    config = gpn.GPNConfig(trunk=trunk, beta=0.1, train=gpn.TrainConfig(steps=2, device="cpu"))
+    x = torch.rand(24, 1, 100, 50)
+    posterior = gpn.GPN(config).fit(gpn.Task(x, torch.arange(24) % 2, pool=x), rng=0)
+    posterior.generator.features.register_forward_hook(lambda _, x, y: sizes.append(len(y)))
+    assert posterior.sample(x, 1, rng=0).shape == (1, 24, 2)
+    assert sizes == [12, 12], "4,000,000 numbers, 64 at each of 5,000 pixels"
+
+
+def test_a_processor_without_memory_does_half_as_well() -> None:
+    def compute(rows: Tensor) -> Tensor:
+        return 2 * rows if len(rows) < 6 else torch.empty(2**58)
+
+    assert torch.equal(joined(by_parts(compute, ROWS, 23)), 2 * ROWS)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        by_parts(lambda rows: rows @ rows, ROWS, 23)
 
 
 @pytest.mark.parametrize("generator", ["affine", "concat"])

@@ -273,3 +273,12 @@ def test_a_regression_has_no_probabilities() -> None:
     for call in (Lines().probabilities, Lines().entropy, Lines().mutual_information):
         with pytest.raises(TypeError, match=r"classification task.*regression; pass integer y"):
             call(X)
+
+
+def test_ends_of_a_new_label_do_not_hang_on_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    law = Lines(n_outputs=2)
+    law.noise_std = 0.7
+    whole = law.interval(X, observation_noise=True)
+    monkeypatch.setattr(chunks, "NUMBERS_AT_ONCE", 3 * 64_000)
+    for end, wanted in zip(law.interval(X, observation_noise=True), whole, strict=True):
+        assert torch.equal(end, wanted)

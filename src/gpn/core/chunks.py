@@ -10,22 +10,24 @@ from gpn.core.types import Inputs
 
 NUMBERS_AT_ONCE = 4_000_000
 NUMBERS_AT_ONCE_ON_A_GPU = 2**27
+CHANNELS = 64  # of a usual convolution, at every pixel
 BYTES_PER_NUMBER = 32  # a number in double precision, and copies of it on its way
 T = TypeVar("T")
 
 
-def rows_at_once(numbers_per_row: int, device: torch.device, n_rows: int) -> int:
+def rows_at_once(numbers_per_row: int, device: torch.device, n_rows: int, n_pixels: int = 1) -> int:
     """How many of the rows to begin with, if each makes that many numbers.
 
-    A few million numbers keep a processor's caches warm; a GPU wants more to do at a time, as
-    much as is free (which takes a while to ask: where one piece is enough, it is tried without).
+    A few million numbers keep a processor's caches warm, those of an image's layers on the way
+    among them; a GPU wants more to do at a time, as much as is free (which takes a while to ask:
+    where one piece is enough, it is tried without).
     """
-    most = NUMBERS_AT_ONCE
     if device.type == "cuda":
         if n_rows * numbers_per_row <= NUMBERS_AT_ONCE_ON_A_GPU:
             return max(1, n_rows)
         most = min(NUMBERS_AT_ONCE_ON_A_GPU, free_bytes(device) // BYTES_PER_NUMBER)
-    return max(1, most // numbers_per_row)
+        return max(1, most // numbers_per_row)
+    return max(1, NUMBERS_AT_ONCE // max(numbers_per_row, CHANNELS * n_pixels))
 
 
 def free_bytes(device: torch.device) -> int:
@@ -47,11 +49,16 @@ def by_parts(compute: Callable[[Inputs], T], rows: Inputs, size: int) -> list[T]
             part = rows if size >= len(rows) else rows[start : start + size]
             done.append(compute(part))
             start += size
-        except torch.OutOfMemoryError:
-            if size == 1:
+        except RuntimeError as error:
+            if size == 1 or not _out_of_memory(error):
                 raise
             size = min(size, len(rows)) // 2 or 1
     return done
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    """A processor's memory has no error class of its own."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def joined(parts: list[Tensor], dim: int = 0) -> Tensor:

@@ -155,8 +155,11 @@ class AffineGenerator(Generator):
     def _heads_cost_less(self, n: int, s: int, device: torch.device) -> bool:
         """Products per output: s heads, then n s values, or n rows of columns, then n s values.
 
-        Heads take more calls, in whose time a GPU would have multiplied a lot.
+        Heads take more calls, in whose time a GPU would have multiplied a lot. Training keeps to
+        columns, which several processes put together.
         """
+        if self.training:
+            return False
         width, q = self._last.in_features, self.n_columns - 1
         heads, columns = s * q * width + n * s * width, n * (1 + q) * width + n * s * q
         return (columns - heads) * self.n_outputs > (CALLS if device.type == "cuda" else 0)

@@ -8,19 +8,21 @@ batch is computed from them everywhere:
 
 So a step is that of one process, up to rounding, whatever the loss does with rows: joint anchors,
 weights and running means included. Dropout draws other masks, and batch norm sees the rows of its
-own process.
+own process; in the end all have the first one's means.
 """
 
 import atexit
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
 
 from gpn.core.generator import Generator
+
+T = TypeVar("T")
 
 
 class Processes:
@@ -54,6 +56,12 @@ class Processes:
         distributed.broadcast(theirs, src=0)
         return theirs
 
+    def agreed(self, found: T) -> T:
+        """What the first process has found, of any kind, so that all go on with the same."""
+        theirs: list[Any] = [found]
+        distributed.broadcast_object_list(theirs, src=0)
+        return theirs[0]
+
     @contextmanager
     def rows_split(self, generator: Generator) -> Iterator[None]:
         """The generator on this process's rows, with the outputs of all, for as long as it trains.
@@ -70,6 +78,8 @@ class Processes:
         finally:
             for handle in handles:
                 handle.remove()
+        for buffer in generator.buffers():  # batch norm's running means are of one's own rows
+            buffer.copy_(self.leaders(buffer))
 
     def _own(self, x: Tensor) -> Tensor:
         if len(x) < self.count:

@@ -6,7 +6,7 @@ moments over 10,000 draws at 100,000 rows never hold more than a few million num
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from math import isfinite
+from math import isfinite, prod
 from typing import Any, TypeVar
 
 import torch
@@ -114,18 +114,18 @@ class Posterior(ABC):
         """The middle `level` of the draws: its lower and upper ends at each row and output.
 
         By default that of the function (epistemic). With `observation_noise`, that of a new
-        label: each draw gets N(0, noise_std²) on top (total).
+        label: each draw gets N(0, noise_std²) on top (total), the same at every row, whose ends
+        are found one by one.
         """
         tails, generator = self._tails(level), as_generator(rng, self.device)
         noise_std = self._noise_variance(observation_noise=observation_noise) ** 0.5
         rows, batch = self._rows(x), self.functions(positive(n), generator)
+        noise = noise_std * normal((n, 1, self.n_outputs), generator, rows)
 
         def ends(part: Inputs) -> Float[Tensor, "2 n o"]:
-            draws = batch(part)
-            if noise_std > 0:
-                draws = draws + noise_std * normal(tuple(draws.shape), generator, draws)
             if len(part) == 0:
-                return draws.new_zeros(2, 0, self.n_outputs)
+                return part.new_zeros(2, 0, self.n_outputs)
+            draws = batch(part) + noise
             return draws.quantile(draws.new_tensor(tails), dim=0)
 
         with torch.no_grad():
@@ -188,7 +188,8 @@ class Posterior(ABC):
 
     def _parts(self, compute: Callable[[Inputs], T], rows: Inputs, n: int) -> list[T]:
         """`compute`, which makes `n` functions' values, on as many rows at a time as fit."""
-        size = rows_at_once(max(1, n) * max(self.n_outputs, 64), self.device, len(rows))
+        numbers, n_pixels = max(1, n) * max(self.n_outputs, 64), prod(rows.shape[2:])
+        size = rows_at_once(numbers, self.device, len(rows), n_pixels)
         return by_parts(compute, rows, size)
 
     def _batches(self, n: int, rng: Rng) -> Iterator[tuple[int, FunctionBatch]]:

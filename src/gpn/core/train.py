@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gpn.core import replay
+from gpn.core.borrowed import rounded_products
 from gpn.core.checkpoint import Kept
 from gpn.core.config import Config, require_counts, require_one_of, require_positive
 from gpn.core.divergence import TrainingDiverged, explain, first_fault
@@ -202,16 +203,12 @@ def _slopes(
     terms: Callable[[], Terms], optimiser: torch.optim.Optimizer, precision: str
 ) -> tuple[list[str], Tensor]:
     """The names of one step's terms, and their values once the gradients of their sum are known."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(before if precision == "float32" else "high")
-    try:
+    with rounded_products(precision):
         with torch.autocast(_where(optimiser), torch.bfloat16, enabled=precision == "bf16"):
             current = terms()
         values = torch.stack(list(current.values()))
         optimiser.zero_grad(set_to_none=True)
         values.sum().backward()
-    finally:
-        torch.set_float32_matmul_precision(before)
     return list(current), values.detach()
 
 

@@ -8,8 +8,6 @@ Draws are sample-first, ``(s, n, o)``.
 """
 
 import numbers
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float, Int
@@ -42,19 +40,6 @@ def as_generator(rng: Rng, device: torch.device | str = "cpu") -> torch.Generato
             f"rng must be a torch.Generator, an integer seed or None, got {rng!r}; try rng=0."
         )
     return generator.manual_seed(int(rng))
-
-
-@contextmanager
-def seeded(rng: torch.Generator) -> Iterator[list[torch.Generator]]:
-    """Torch's global generators, seeded by `rng` for a while and then put back as they were.
-
-    For parts that can draw from nothing else: nn.Dropout, GPyTorch.
-    """
-    seed = torch.randint(2**62, (), generator=rng, device=rng.device)
-    with torch.random.fork_rng():
-        torch.manual_seed(int(seed))
-        on_gpus = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
-        yield [torch.default_generator, *on_gpus]
 
 
 def laid_out(x: Inputs) -> Inputs:

@@ -26,6 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gpn.core.borrowed import seeded
 from gpn.core.checkpoint import Kept, Where, kept
 from gpn.core.config import (
     Config,
@@ -41,7 +42,7 @@ from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.replay import Feed
 from gpn.core.task import Signature, Task
 from gpn.core.train import LabelBatches, Report, Terms, TrainConfig, train
-from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal, seeded
+from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 from gpn.methods.parts.grid import (
     ROWS_AT_ONCE,
     DeepProcess,

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from gpn.core.borrowed import seeded
 from gpn.core.checkpoint import Kept
 from gpn.core.generator import AffineGenerator
 from gpn.core.input_features import fit_features
@@ -13,7 +14,7 @@ from gpn.core.mixture import Learner, LogRatio
 from gpn.core.networks import ModuleTrunk, Trunk
 from gpn.core.replay import Feed
 from gpn.core.train import LabelBatches, Report, Stream, Terms, TrainConfig, train
-from gpn.core.types import Inputs, as_generator, laid_out, seeded
+from gpn.core.types import Inputs, as_generator, laid_out
 
 TREES = 20
 LEAF = 5

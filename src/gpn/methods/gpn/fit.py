@@ -8,6 +8,7 @@ import torch
 
 from gpn.core.ahead import ended
 from gpn.core.batch import Batch
+from gpn.core.borrowed import seeded
 from gpn.core.checkpoint import Kept, Where, kept
 from gpn.core.diagnostic import warn_of
 from gpn.core.divergence import TrainingDiverged
@@ -20,7 +21,7 @@ from gpn.core.replay import Feed
 from gpn.core.spectral import spectral_axes
 from gpn.core.task import Task
 from gpn.core.train import Report, TrainConfig, train
-from gpn.core.types import Rng, as_generator, seeded
+from gpn.core.types import Rng, as_generator
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.diagnose import KINDS
 from gpn.methods.gpn.frozen import is_frozen, on_features, on_rows
@@ -62,23 +63,30 @@ class GPN:
             progress_bar("GPN", show=progress if leads else False) as report,
         ):
             moved = sampled(config, moved, seeds)
-            fit = partial(fit_resolved, file=file, processes=processes)
+            given = seeds, report, file, processes
             if is_frozen(config):
                 head_config, seen, features = on_features(config, moved, seeds)
-                head = _fit(head_config, seen, seeds, report, fit)
-                posterior = on_rows(head, features, config, task)
+                posterior = on_rows(_fit(head_config, seen, *given), features, config, task)
             else:
-                posterior = _fit(config, moved, seeds, report, fit)
+                posterior = _fit(config, moved, *given)
         warn_of(posterior.checks, KINDS, stacklevel=2)
         return posterior
 
 
 def _fit(
-    config: GPNConfig, task: Task, seeds: torch.Generator, report: Report, fit: Fit
+    config: GPNConfig,
+    task: Task,
+    seeds: torch.Generator,
+    report: Report,
+    file: Kept | None,
+    processes: Processes | None,
 ) -> GPNPosterior:
-    """Find what the configuration leaves open, then train."""
-    shared = Shared()
+    """Find what the configuration leaves open, the same in all processes, then train."""
+    shared, fit = Shared(), partial(fit_resolved, file=file, processes=processes)
     config, story = _learnt_settings(config, task, seeds, report, partial(fit, shared=shared))
+    if processes is not None:
+        beta, noise_std = processes.agreed((config.beta, config.noise_std))
+        config = config.replace(beta=beta, noise_std=noise_std)
     return fit(config, task, seeds, report, story, shared=shared.for_other_labels())
 
 

@@ -13,6 +13,7 @@ from torch.func import functional_call, vmap
 
 from gpn.core.ahead import ended
 from gpn.core.batch import Batch
+from gpn.core.borrowed import seeded
 from gpn.core.diagnostic import warn_of
 from gpn.core.networks import MLPTrunk, ModuleTrunk
 from gpn.core.objective import Objective
@@ -20,7 +21,7 @@ from gpn.core.prior import MLPPrior
 from gpn.core.replay import Feed, Rows
 from gpn.core.task import Task
 from gpn.core.train import History, Report, Terms, TrainConfig, train
-from gpn.core.types import as_generator, seeded
+from gpn.core.types import as_generator
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.diagnose import KINDS
 from gpn.methods.gpn.fit import check_size
