@@ -24,6 +24,7 @@ from torch import Size, Tensor, nn
 from torch.quasirandom import SobolEngine
 
 from gpn.code_posterior import AffineCodePosterior, CodePosterior, ConcatCodePosterior
+from gpn.core.borrowed import own_turn
 from gpn.core.diagnostic import AxesWarning
 from gpn.core.generator import AffineGenerator, Generator
 from gpn.core.likely_prior import likely_prior
@@ -206,12 +207,13 @@ def quick_config(task: Task) -> GPNConfig:
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Networks this small are not worth sharing, and threads that wait for a busy core spin."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    with own_turn():
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 def _dense(slopes: Tensor, weights: Tensor, blocks: int) -> Tensor:

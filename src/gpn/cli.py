@@ -225,7 +225,7 @@ def errors(*, as_json: bool) -> Iterator[None]:
     """What cannot be used is said in one line (or one object), and ends with status 1."""
     try:
         yield
-    except (ValueError, TypeError, OSError, FloatingPointError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ArithmeticError, ImportError, MemoryError) as error:
         print(json.dumps({"error": str(error)}) if as_json else f"error: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
 

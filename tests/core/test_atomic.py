@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import gpn
-from gpn.core.atomic import sweep, write_whole
+from gpn.core.atomic import beside, sweep, write_whole
 
 SMALL = 1_000_000
 
@@ -110,8 +110,12 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 
 def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
-    left, others = tmp_path / ".fit.ckpt.x7", [tmp_path / "fit.ckpt", tmp_path / ".other.ckpt.x7"]
-    for path in (left, *others):
+    """Nor an editor's own file beside it, nor that of a fit whose name begins alike."""
+    names = ["fit[1]", ".fit[1].swp", ".fit[1].local", ".other.0a.gpn-part"]
+    others = [tmp_path / name for name in names]
+    others.append(Path(beside(tmp_path / "fit[1].2")))
+    beside(tmp_path / "fit[1]")
+    for path in others:
         path.write_bytes(b"1")
-    sweep(tmp_path / "fit.ckpt")
+    sweep(tmp_path / "fit[1]")
     assert sorted(tmp_path.iterdir()) == sorted(others)

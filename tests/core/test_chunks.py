@@ -35,6 +35,21 @@ def test_all_rows_in_order_whatever_fits(most: int, size: int) -> None:
         assert max(device.sizes) > most / 3, "no smaller than needed"
 
 
+def test_memory_that_runs_out_on_the_way_loses_nothing() -> None:
+    """Two parts are done when a third is refused: it is halved, and they are not done again."""
+    sizes: list[int] = []
+
+    def compute(rows: Tensor) -> Tensor:
+        if len(sizes) >= 2 and len(rows) > 2:
+            raise torch.OutOfMemoryError("others have taken it")
+        sizes.append(len(rows))
+        return 2 * rows
+
+    assert torch.equal(joined(by_parts(compute, ROWS, 6)), 2 * ROWS)
+    assert sizes[:2] == [6, 6]
+    assert sum(sizes) == 23
+
+
 def test_one_row_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(torch.OutOfMemoryError, match="too many"):
         by_parts(Small(0), ROWS, 8)

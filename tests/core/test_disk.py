@@ -226,8 +226,10 @@ def test_a_table_of_rows_is_sampled_once(tmp_path: Path, monkeypatch: pytest.Mon
     x = torch.linspace(-1, 1, 12)[:, None]
     posterior = gpn.GPN(config).fit(gpn.Task(x, x, pool=pool), rng=0)
     assert len(posterior.report["beta_search"]) > 1
-    assert [len(rows) for rows in seen] == [50]
-    assert len(seen[0].unique(dim=0)) == 50
+    assert [len(rows) for rows in seen] == [50, 50], "sampled, and kept"
+    sampled, kept = seen
+    assert len(sampled.unique(dim=0)) == 50
+    assert torch.equal(kept.sort(0).values, sampled.sort(0).values)
 
 
 def _noting(seen: list[Tensor], init: Any) -> Any:
@@ -253,7 +255,7 @@ def test_joint_anchors_take_few_rows(line: gpn.Task, tmp_path: Path) -> None:
     assert read == [2, 20]
 
 
-@pytest.mark.parametrize(("n", "most"), [(40_000, 10), (10, 4), (7, 20)])
+@pytest.mark.parametrize(("n", "most"), [(40_000, 10), (10_001, 2_500), (10, 4), (7, 20)])
 def test_distinct_numbers(n: int, most: int) -> None:
     counts = torch.zeros(n)
     for seed in range(300):

@@ -89,7 +89,7 @@ def test_rows_and_codes_do_not_mix() -> None:
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_a_head_per_code_is_b_plus_a_z(blocks: int) -> None:
     """Few codes at many rows go through heads of their own, many codes through the columns."""
-    generator = AffineGenerator(gpn.MLPTrunk(widths=(7, 5)), (2,), 3, 12, seeded(), blocks)
+    generator = AffineGenerator(gpn.MLPTrunk(widths=(7, 5)), (2,), 3, 12, seeded(), blocks).eval()
     x, codes = torch.randn(40, 2, generator=seeded(1)), torch.randn(50, 12, generator=seeded(2))
     columns = generator.columns(x)
     for n, s in ((40, 2), (40, 50), (1, 2), (1, 50)):
@@ -99,6 +99,7 @@ def test_a_head_per_code_is_b_plus_a_z(blocks: int) -> None:
     assert generator._heads_cost_less(40, 2, torch.device("cpu"))
     assert not generator._heads_cost_less(1, 50, torch.device("cpu"))
     assert not generator._heads_cost_less(40, 2, torch.device("cuda"))
+    assert not generator.train()._heads_cost_less(40, 2, torch.device("cpu"))
 
 
 @pytest.mark.parametrize(("blocks", "code_dim"), [(1, 12), (3, 12), (1, 0)])

@@ -154,3 +154,11 @@ def test_sampler_that_breaks_its_word(made: object, came: str) -> None:
     pool = SamplerPool(lambda m, rng: made)  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match=rf"must return a tensor of 4 rows.*got {came}"):
         pool.draw(4, seeded())
+
+
+def test_a_changed_pool_of_rows_keeps_all_of_them() -> None:
+    rows = torch.arange(9000.0)[:, None]
+    pool = TensorPool(rows).mapped(lambda part: 2 * part)
+    assert len(pool) == 9000
+    drawn = pool.sample(9000, seeded())
+    torch.testing.assert_close(drawn.sort(0).values, 2 * rows)

@@ -1,5 +1,7 @@
 """Files of rows: what is in them, and what is said of those that cannot be read."""
 
+import copy
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,40 @@ def test_images_stay_whole(tmp_path: Path) -> None:
     rows = np.arange(4 * 2 * 3 * 3, dtype=np.float32).reshape(4, 2, 3, 3)
     pool = gpn.DiskPool(npy(tmp_path / "x.npy", rows))
     np.testing.assert_array_equal(pool.read(torch.tensor([3, 1])).numpy(), rows[[3, 1]])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda pool: pickle.loads(pickle.dumps(pool))])
+def test_a_copy_reads_the_same_file(copied: Any, tmp_path: Path) -> None:
+    rows = table(20)
+    pool = gpn.DiskPool(npy(tmp_path / "x.npy", rows))
+    other = copied(pool)
+    del pool
+    with open(npy(tmp_path / "y.npy", rows + 1), "rb"):  # would take the number of a closed one
+        np.testing.assert_array_equal(other.read(torch.arange(20)).numpy(), rows)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "c"])
+def test_pages_of_a_mapped_array_are_let_go_and_a_private_change_is_kept(
+    mode: Any, tmp_path: Path
+) -> None:
+    rows = table(40_000)
+    array = np.load(npy(tmp_path / "x.npy", rows), mmap_mode=mode)
+    if mode != "r":
+        array[7], rows[7] = 5.0, 5.0
+    pool = gpn.DiskPool(array[3:])
+    for _ in range(2):
+        np.testing.assert_array_equal(pool.read(torch.arange(39_997)).numpy(), rows[3:])
+    if sys.platform == "linux" and mode == "r":
+        maps = Path("/proc/self/smaps").read_text().split("x.npy")[1]
+        assert int(maps.split("Rss:")[1].split()[0]) < rows.nbytes / 1024 / 4
+
+
+def test_numbers_too_large_for_the_fit_are_named(tmp_path: Path) -> None:
+    rows = table(20).astype(np.float64)
+    rows[13, 0] = 1e300
+    pool = gpn.DiskPool(npy(tmp_path / "x.npy", rows)).to(torch.device("cpu"), torch.float32)
+    with pytest.raises(ValueError, match=r"as the fit takes them, must be finite.* row 13"):
+        pool.sample(20, seeded())
 
 
 def _cut(folder: Path) -> gpn.DiskPool:

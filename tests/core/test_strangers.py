@@ -30,6 +30,12 @@ def test_random_phases_keep_the_spectrum_and_the_mean_power(size: tuple[int, int
         assert (random_phases(x, seeded()) - x).abs().mean() > 0.5
 
 
+def test_channels_share_their_phases() -> None:
+    grey = some(6, 1, 9, 8).expand(-1, 3, -1, -1)
+    made = random_phases(grey, seeded())
+    torch.testing.assert_close(made, made[:, :1].expand_as(made))
+
+
 @pytest.mark.parametrize("size", [(28, 28), (7, 10), (3, 2), (1, 1)])
 def test_shuffled_patches_keep_every_pixel(size: tuple[int, int]) -> None:
     x = some(6, 3, *size)

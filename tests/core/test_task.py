@@ -172,3 +172,9 @@ def test_augmentation_keeps_shapes() -> None:
     halved = gpn.Task(x, x[:, :1], augment=lambda rows, rng: rows[:, :2])
     with pytest.raises(ValueError, match=r"\(4, 3\), got \(4, 2\)"):
         halved.varied(x, torch.Generator())
+
+
+@pytest.mark.usefixtures("as_users_have_it")
+def test_half_a_class_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"n_classes must be a whole .*got 2\.5"):
+        gpn.Task(X, [0, 1, 1], n_classes=2.5)  # type: ignore[arg-type]

@@ -162,3 +162,15 @@ def test_samples_carry_no_graph(posterior: GPPosterior) -> None:
 def test_some_draws_are_needed(posterior: GPPosterior) -> None:
     with pytest.raises(ValueError, match="at least 1, got 0"):
         posterior.sample(X, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*should be positive definite")
+def test_a_variance_is_never_negative() -> None:
+    x = torch.linspace(-1, 1, 60, dtype=torch.float64)[:, None]
+    posterior = GP(GPConfig(noise_std=1e-8, prior=PRIOR)).fit(gpn.Task(x, x.sin()))
+    assert bool((posterior.variance(x) >= 0).all())
+    assert bool(posterior.interval(x)[0].isfinite().all())
+
+
+def test_no_rows_have_no_draws(posterior: GPPosterior) -> None:
+    assert posterior.sample(X[:0], 3, rng=0).shape == (3, 0, 2)

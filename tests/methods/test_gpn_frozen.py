@@ -108,6 +108,8 @@ def test_images_get_their_made_up_strangers() -> None:
     posterior = gpn.GPN(config).fit(task, rng=0)
     assert posterior.config.made_up == pytest.approx(1 / 3)
     assert posterior.report["pool_rows"].shape == (45, 32)
+    assert posterior.report["made_up_rows"] == 15
+    assert posterior.report["pool_judged"] + posterior.report["pool_repeats"] == 30
     assert posterior.probabilities(task.x_obs).shape == (20, 2)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpn.methods.gpn import ground
-from gpn.methods.gpn.search import BETAS, CLOSE
+from gpn.methods.gpn.search import BETAS, CLOSE, Trial, largest_good
 from tests.methods.test_gpn_variants import fit, labels, targets
 
 
@@ -19,6 +19,12 @@ def test_beta_is_searched_on_held_out_labels() -> None:
     chosen = max(good, key=lambda trial: trial["beta"])
     assert posterior.config.beta == chosen["beta"]
     assert posterior.noise_std == posterior.config.noise_std > 0
+
+
+def test_the_largest_of_those_about_as_good_as_the_best() -> None:
+    scores = {0.03: 1.0, 0.1: 0.9, 0.3: 0.9 + 0.9 * CLOSE, 1.0: 0.9 + 1.1 * CLOSE}
+    trials = [Trial(beta, score, 0.1, 0.95, 0.1) for beta, score in scores.items()]
+    assert largest_good(trials[::-1]).beta == 0.3
 
 
 def test_trials_share_what_does_not_hang_on_beta(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,3 +111,8 @@ def test_round_trip_keeps_draws() -> None:
 def test_unknown_sampler_is_refused() -> None:
     with pytest.raises(ValueError, match="sampler must be one of mh, hmc"):
         MCMCConfig(sampler="nuts")
+
+
+def test_the_device_must_be_there() -> None:
+    with pytest.raises(ValueError, match=r"device must be .*got 'abacus'"):
+        MCMC(MCMCConfig(device="abacus")).fit(gpn.Task(X, Y), rng=0)

@@ -2,10 +2,12 @@
 
 import errno
 import os
+import re
+import secrets
 import shutil
-import tempfile
 from pathlib import Path
 
+SUFFIX = ".gpn-part"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -37,18 +39,17 @@ def _write(path: Path, content: bytes) -> None:
 
 def beside(path: Path) -> str:
     """A new, empty file in the folder of `path`, with the permissions of an ordinary one."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path))
-    os.close(handle)
-    mask = os.umask(0)
-    os.umask(mask)
-    os.chmod(name, 0o666 & ~mask)
-    return name
+    name = path.parent / f"{_prefix(path)}{secrets.token_hex(8)}{SUFFIX}"
+    os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return str(name)
 
 
 def sweep(path: Path) -> None:
     """Remove what writers of `path` that were killed have left beside it."""
-    for left in path.parent.glob(f"{_prefix(path)}*"):
-        left.unlink(missing_ok=True)
+    ours = re.compile(f"{re.escape(_prefix(path))}[0-9a-f]+{re.escape(SUFFIX)}")
+    for left in path.parent.iterdir():
+        if ours.fullmatch(left.name):
+            left.unlink(missing_ok=True)
 
 
 def _prefix(path: Path) -> str:

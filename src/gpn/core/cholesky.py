@@ -15,6 +15,10 @@ class JitterWarning(GPNWarning):
     """A matrix was not positive definite in floating point, and something was added to it."""
 
 
+class NotPositiveDefinite(torch.linalg.LinAlgError, ValueError):  # type: ignore[name-defined, misc]
+    """A matrix that has no Cholesky factor: what was given does not allow one."""
+
+
 def cholesky(matrix: Float[Tensor, "*b n n"], what: str) -> Float[Tensor, "*b n n"]:
     """L with L Lᵀ = matrix; where rounding forbids it, of the matrix with a larger diagonal."""
     factor, share = jittered_cholesky(matrix, what)
@@ -42,15 +46,15 @@ def jittered_cholesky(
     if not bool(info.any()):
         return factor, 0.0
     scale = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None]
-    share = max(FIRST, 10 * torch.finfo(matrix.dtype).eps)
-    while share <= MOST and bool((scale > 0).all()):
+    share = max(FIRST, 10 * torch.finfo(matrix.dtype).eps) / 10
+    while share < MOST and bool((scale > 0).all()):
+        share = min(10 * share, MOST)
         shifted = matrix.clone()
         shifted.diagonal(dim1=-2, dim2=-1).add_(share * scale)
         factor, info = torch.linalg.cholesky_ex(shifted)
         if not bool(info.any()):
             return factor, share
-        share *= 10
-    raise torch.linalg.LinAlgError(_refusal(matrix, what))  # type: ignore[attr-defined]
+    raise NotPositiveDefinite(_refusal(matrix, what))
 
 
 def warn_of_jitter(what: str, share: float) -> None:

@@ -159,7 +159,8 @@ class ClosedFormClasses(ClosedForm):
         self.target_noise = target_noise
         o = self.generator.n_outputs
         uniform = torch.eye(o) / o - torch.full((o, o), o**-2.0)
-        self.register_buffer("spread", uniform.expand(n_labels, o, o).to(self.psi_obs).clone())
+        spread = uniform.expand(n_labels if target_noise else 0, o, o)
+        self.register_buffer("spread", spread.to(self.psi_obs).clone())
 
     @property
     def replayable(self) -> bool:

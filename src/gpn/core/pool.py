@@ -68,6 +68,9 @@ class TensorPool(Pool):
     def sample(self, most: int, rng: torch.Generator) -> Inputs:
         return self.rows[distinct(len(self), most, rng).to(self.rows.device)].to(rng.device)
 
+    def mapped(self, change: Change) -> "TensorPool":
+        return TensorPool(change(self.rows))
+
     def to(self, device: torch.device, dtype: torch.dtype) -> "TensorPool":
         return TensorPool(self.rows.to(device, dtype))
 
@@ -155,6 +158,8 @@ class RowPool(Pool):
         check_finite(rows, "the pool's rows", numbers)
         for change in self.changes:
             rows = change(rows)
+        if self.changes:
+            check_finite(rows, "the pool's rows, as the fit takes them,", numbers)
         return rows
 
 
@@ -197,7 +202,10 @@ class _Mapped(Pool):
         self.change = change
 
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
-        return self.change(self.pool.draw(m, rng))
+        return self.change(self.pool.draw(m, rng)).to(rng.device)
+
+    def sample(self, most: int, rng: torch.Generator) -> Inputs:
+        return self.change(self.pool.sample(most, rng)).to(rng.device)
 
 
 def bounded_rows(row_size: int) -> int:

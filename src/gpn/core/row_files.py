@@ -1,8 +1,10 @@
 """Files of rows that are read by number: `.npy` by position, Parquet by row groups.
 
-Nothing is mapped into memory or kept, so that what a process holds does not grow with the file.
+Nothing is kept, pages of a user's own memory-mapped array included, so that what a process holds
+does not grow with the file.
 """
 
+import mmap
 import os
 import weakref
 from abc import ABC, abstractmethod
@@ -42,7 +44,7 @@ class Rows(ABC):
 
 
 class MappedRows(Rows):
-    """A memory-mapped array: the system reads its pages, and drops them when memory is short."""
+    """A memory-mapped array: the system reads its pages, and is told when they have been used."""
 
     def __init__(self, array: np.memmap[Any, Any]) -> None:
         self.array = _checked(array, "a memory-mapped array")
@@ -51,7 +53,17 @@ class MappedRows(Rows):
         return len(self.array)
 
     def read(self, numbers: NDArray[np.int64]) -> Array:
-        return _native(np.array(self.array[numbers]))
+        rows = _native(np.array(self.array[numbers]))
+        self._let_go()
+        return rows
+
+    def _let_go(self) -> None:
+        """Pages that are in the file as they are here: any but a private copy's."""
+        pages: Any = self.array
+        while isinstance(pages, np.ndarray):
+            pages = pages.base
+        if self.array.mode != "c" and hasattr(pages, "madvise"):
+            pages.madvise(mmap.MADV_DONTNEED)
 
 
 class NpyRows(Rows):
@@ -69,8 +81,19 @@ class NpyRows(Rows):
             )
         self.shape, self.dtype, self.offset = array.shape, array.dtype, array.offset
         self.stride = array.strides[0]
-        self.file = os.open(path, os.O_RDONLY)
+        self._open()
+
+    def _open(self) -> None:
+        self.file = os.open(self.path, os.O_RDONLY)
         weakref.finalize(self, os.close, self.file)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "file"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy, here or in another process, opens the file for itself."""
+        vars(self).update(state)
+        self._open()
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -28,7 +28,11 @@ def made_up_images(images: Images, count: int, rng: torch.Generator) -> Float[Te
 
 
 def random_phases(images: Images, rng: torch.Generator) -> Images:
-    """The same power at every frequency, shifted by random phases that all channels share."""
+    """The same power at every frequency, shifted by random phases that all channels share.
+
+    Waves that have to be their own mirror image to be real, among them an image's mean, keep half
+    of their power on average: what a phase leaves of them.
+    """
     if len(images) == 0:
         return images
     waves = torch.fft.rfft2(images)

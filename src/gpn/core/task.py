@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 
 from gpn.core.disk import DiskPool
 from gpn.core.pool import DatasetPool, Pool, SamplerPool, TensorPool, check_finite, floating
+from gpn.core.shapes import require_count
 from gpn.core.types import as_generator
 
 MOST_CLASSES = 100_000  # without being told of more
@@ -218,7 +219,7 @@ def _n_outputs(y_obs: Tensor, n_classes: int | None) -> int:
             f"class numbers must be 0, 1, 2, ..., got {seen - 1}; renumber the classes, or say "
             f"n_classes={seen} if there are so many."
         )
-    classes = max(seen, 2) if n_classes is None else n_classes
+    classes = max(seen, 2) if n_classes is None else require_count("n_classes", n_classes)
     if classes < max(seen, 2):
         raise ValueError(
             f"n_classes must be at least {max(seen, 2)} to hold every label, got {n_classes}."

@@ -79,9 +79,7 @@ class TrainConfig(Config):
                 "several devices are for gpn.GPN, whose rows can be split among them, got "
                 f"devices={self.devices} and num_nodes={self.num_nodes}; use devices=1."
             )
-        if self.device != "auto":
-            return as_device(self.device)
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return as_device(self.device)
 
     def pick_dtype(self, x_obs: Tensor) -> torch.dtype:
         if self.dtype != "auto":
@@ -240,7 +238,9 @@ def optimiser_of(
 
 
 def as_device(name: str | torch.device) -> torch.device:
-    """The device of that name, if this machine has it."""
+    """The device of that name, if this machine has it; "auto" is a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return _present(_device(str(name)))
 
 

@@ -141,7 +141,8 @@ class DropoutPosterior(Posterior):
         return partial(self.network, masks=masks)
 
     def _per_row(self, n: int, rng: torch.Generator) -> FunctionBatch:
-        """Fresh masks for each row by its place in x: every call starts from the same state."""
+        """Fresh masks for each row by its place among those that are computed at once: every call
+        starts from the same state."""
         start = rng.get_state()
 
         def batch(x: Inputs) -> Draws:

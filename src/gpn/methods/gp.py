@@ -247,7 +247,7 @@ class GPPosterior(GaussianPosterior):
 
     def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
         parts = [self._matrix(part).diagonal() for part in self._rows(x).split(512)]
-        return torch.cat(parts)[:, None].expand(-1, self.n_outputs)
+        return torch.cat(parts).clamp_min(0.0)[:, None].expand(-1, self.n_outputs)
 
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
         return self._matrix(self._rows(x)).expand(self.n_outputs, -1, -1)
@@ -256,6 +256,8 @@ class GPPosterior(GaussianPosterior):
     def sample(self, x: Any, n: int = 100, rng: Rng = None) -> Draws:
         """Exact joint draws at the rows of `x`, by a Cholesky factor of their covariance."""
         rows, generator = self._rows(x), as_generator(rng, self.device)
+        if len(rows) == 0:
+            return rows.new_zeros(positive(n), 0, self.n_outputs)
         matrix = self._matrix(rows)
         matrix.diagonal().add_(self.config.jitter * float(matrix.diagonal().max()))
         noise = normal((positive(n), len(rows), self.n_outputs), generator, rows)

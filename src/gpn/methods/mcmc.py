@@ -29,7 +29,7 @@ from gpn.core.config import Config, require_counts, require_one_of, require_posi
 from gpn.core.posterior import FunctionBatch, Posterior
 from gpn.core.prior import MLPPrior, PriorSpec
 from gpn.core.task import Signature, Task
-from gpn.core.train import DTYPES
+from gpn.core.train import DTYPES, as_device
 from gpn.core.types import Draws, Inputs, Rng, as_generator, normal
 from gpn.diagnostics import effective_sample_size, split_rhat
 from gpn.methods.parts.chains import Chains, Walk, WhiteNetwork
@@ -96,8 +96,9 @@ class MCMC:
     def fit(self, task: Task, rng: Rng = None, *, progress: bool | None = None) -> "MCMCPosterior":
         """Run the chains from draws of the prior; warn if they have not come together."""
         config = self.config
-        generator = as_generator(rng, config.device)
-        moved = task.to(torch.device(config.device), DTYPES[config.dtype])
+        device = as_device(config.device)
+        generator = as_generator(rng, device)
+        moved = task.to(device, DTYPES[config.dtype])
         network = WhiteNetwork(config.prior, task.signature)
         chains = Chains(network.potential(moved, config.noise_std), config.walk, generator)
         start = normal((config.n_chains, network.n_weights), generator, moved.x_obs)

@@ -20,8 +20,19 @@ Pick = Callable[[torch.Generator], Int[Tensor, "m"]]
 MOST_STORED_ROWS = 200_000
 
 
-def kept_rows(config: GPNConfig, task: Task, pool: Pool, rng: torch.Generator) -> Inputs:
-    """Pool rows kept for the whole fit: all of a tensor's, or a sample of an endless pool's."""
+class KeptRows(TensorPool):
+    """Pool rows for the whole fit: the first `n_real` are the pool's own, the others made up."""
+
+    def __init__(self, rows: Inputs, n_real: int) -> None:
+        super().__init__(rows)
+        self.n_real = n_real
+
+
+def kept_rows(config: GPNConfig, task: Task, pool: Pool, rng: torch.Generator) -> KeptRows:
+    """At most `MOST_STORED_ROWS` of a tensor's, or a sample of an endless pool's; few rows where
+    anchors are joint."""
+    if isinstance(pool, KeptRows):
+        return pool
     few = config.anchor != "independent"
     most = config.reference_rows if few else MOST_STORED_ROWS
     if isinstance(pool, TensorPool):
@@ -30,9 +41,9 @@ def kept_rows(config: GPNConfig, task: Task, pool: Pool, rng: torch.Generator) -
     else:
         kept = pool.draw(most if few else 4 * config.reference_rows, rng)
     if not config.made_up:
-        return kept
+        return KeptRows(kept, len(kept))
     count = round(config.made_up / (1 - config.made_up) * len(kept))
-    return torch.cat([kept, made_up(task.x_obs, count, rng)])
+    return KeptRows(torch.cat([kept, made_up(task.x_obs, count, rng)]), len(kept))
 
 
 @dataclass(frozen=True)

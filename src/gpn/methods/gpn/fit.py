@@ -66,7 +66,12 @@ class GPN:
             given = seeds, report, file, processes
             if is_frozen(config):
                 head_config, seen, features = on_features(config, moved, seeds)
-                posterior = on_rows(_fit(head_config, seen, *given), features, config, task)
+                try:
+                    head = _fit(head_config, seen, *given)
+                except TrainingDiverged as error:
+                    error.posterior = on_rows(error.posterior, features, config, task)
+                    raise
+                posterior = on_rows(head, features, config, task)
             else:
                 posterior = _fit(config, moved, *given)
         warn_of(posterior.checks, KINDS, stacklevel=2)

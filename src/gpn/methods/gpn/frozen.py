@@ -7,10 +7,9 @@ import torch
 
 from gpn.core.input_features import Frozen
 from gpn.core.networks import MLPTrunk, ModuleTrunk
-from gpn.core.pool import TensorPool
 from gpn.core.task import Task
 from gpn.core.types import as_generator
-from gpn.methods.gpn.batches import kept_rows
+from gpn.methods.gpn.batches import KeptRows, kept_rows
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
 
@@ -33,10 +32,13 @@ def on_features(
     features, _ = trunk.features(task.input_shape, seeds)
     assert isinstance(features, Frozen)
     features.to(task.x_obs)
-    rows = kept_rows(config, task, task.required_pool("a GPN"), rng)
-    seen = features.fit(torch.cat([task.x_obs, rows])).split([len(task.x_obs), len(rows)])
+    kept = kept_rows(config, task, task.required_pool("a GPN"), rng)
+    x_obs, rows = features.fit(torch.cat([task.x_obs, kept.rows])).split(
+        [len(task.x_obs), len(kept)]
+    )
     head = MLPTrunk(widths=trunk.widths, activation=trunk.activation, dropout=trunk.dropout)
-    return config.replace(trunk=head, made_up=0.0), task.on(seen[0], TensorPool(seen[1])), features
+    seen = task.on(x_obs, KeptRows(rows, kept.n_real))
+    return config.replace(trunk=head, made_up=0.0), seen, features
 
 
 def on_rows(head: GPNPosterior, features: Frozen, config: GPNConfig, task: Task) -> GPNPosterior:

@@ -14,7 +14,7 @@ from gpn.core.mixture import Judge, cross_fitted, mixture_weights
 from gpn.core.spectral import SpectralAxes, StretchedAxes, spectral_axes
 from gpn.core.strangers import made_up
 from gpn.core.types import Inputs, as_generator
-from gpn.methods.gpn.batches import kept_rows
+from gpn.methods.gpn.batches import KeptRows, kept_rows
 from gpn.methods.gpn.density_ratio import network_ratio, tree_ratio
 from gpn.methods.gpn.setting import Ground, Setting
 
@@ -39,9 +39,8 @@ def ground_of(setting: Setting) -> Ground:
 
 
 def _ground(setting: Setting) -> Ground:
-    given = reference_rows(setting)
-    n_real = round((1 - (setting.config.made_up or 0.0)) * len(given))
-    reference = _with_strangers(setting, given)
+    given = _kept_rows(setting)
+    n_real, reference = given.n_real, _with_strangers(setting, given.rows)
     enough = ENOUGH_KEPT_CLASSES if setting.task.is_classification else ENOUGH_KEPT
     axes = spectral_axes_of(setting, reference, setting.config.n_axes, enough, n_real)
     kept = setting.story["prior_variance_kept"]
@@ -135,5 +134,9 @@ def _landmarks(setting: Setting, reference: Inputs) -> Float[Tensor, "L *d"]:
 
 def reference_rows(setting: Setting) -> Inputs:
     """The pool rows that this fit keeps."""
+    return _kept_rows(setting).rows
+
+
+def _kept_rows(setting: Setting) -> KeptRows:
     rng = as_generator(setting.seeds, setting.device)
     return kept_rows(setting.config, setting.task, setting.pool, rng)
