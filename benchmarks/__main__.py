@@ -26,10 +26,10 @@ def _list(options: argparse.Namespace) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     """Each in turn; rows are printed and saved as they come."""
-    folder = Path(tempfile.mkdtemp()) if options.quick else options.results
-    place = Place(pick_device(options.device), folder, options.quick)
-    names = options.name or list(BENCHMARKS)
-    done = {name: run(name, place) for name in names}
+    with tempfile.TemporaryDirectory() as passing:
+        folder = options.results or (Path(passing) if options.quick else RESULTS)
+        place = Place(pick_device(options.device), folder, options.quick)
+        done = {name: run(name, place) for name in options.name or BENCHMARKS}
     print("\n".join(["", *summary(done)]))
 
 
@@ -53,7 +53,7 @@ def summary(done: dict[str, list[Row]]) -> list[str]:
 
 
 def _table(options: argparse.Namespace) -> None:
-    print(table(options.results))
+    print(table(options.results or RESULTS))
 
 
 COMMANDS = {"list": _list, "run": _run, "table": _table}
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--device", default="auto", help="auto, cpu or cuda")
     showing = commands.add_parser("table", help="every result so far")
     for command in (running, showing):
-        command.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
+        command.add_argument("--results", type=Path, help="folder of the results")
     return parser
 
 

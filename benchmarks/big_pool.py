@@ -67,7 +67,7 @@ def fresh_rows(path: Path) -> dict[str, float]:
 
 
 def default_fit(path: Path) -> dict[str, float]:
-    """The estimator's own choice but for β and the noise, which it would search by such fits."""
+    """A fit by an estimator, a small one: rows are scaled, judged, weighed and kept as ever."""
     x, y = labels()
     config = gpn.GPNConfig(anchor="independent", beta=0.1, noise_std=0.1, trunk=TRUNK, train=TRAIN)
     model = gpn.GPNRegressor(config, device="cpu", random_state=0)
@@ -77,6 +77,15 @@ def default_fit(path: Path) -> dict[str, float]:
 
 def predictions(path: Path) -> dict[str, float]:
     """Flags of all rows of a file, in pieces."""
+    return _flags(gpn.DiskPool(path))
+
+
+def mapped(path: Path) -> dict[str, float]:
+    """Flags of all rows of a memory-mapped array, in pieces."""
+    return _flags(np.load(path, mmap_mode="r"))
+
+
+def _flags(rows: gpn.DiskPool | np.ndarray) -> dict[str, float]:
     x, y = labels()
     config = gpn.GPNConfig(
         anchor="independent",
@@ -88,7 +97,7 @@ def predictions(path: Path) -> dict[str, float]:
     )
     model = gpn.GPNRegressor(config, device="cpu", random_state=0).fit(x, y, X_unlabeled=x)
     started = time.perf_counter()
-    flags = model.is_ood(gpn.DiskPool(path))
+    flags = model.is_ood(rows)
     return {"rows_per_second": len(flags) / (time.perf_counter() - started)}
 
 
@@ -106,7 +115,7 @@ def draws(path: Path) -> dict[str, float]:
 
 
 WORK: dict[str, Callable[[Path], dict[str, float]]] = {
-    work.__name__: work for work in (draws, fresh_rows, default_fit, predictions)
+    work.__name__: work for work in (draws, fresh_rows, default_fit, predictions, mapped)
 }
 WRITERS = {".npy": write_npy, ".parquet": write_parquet}
 JOBS = {".npy": tuple(WORK), ".parquet": ("draws", "fresh_rows")}

@@ -18,9 +18,9 @@ from benchmarks.harness import Row, in_turn, seconds
 from benchmarks.networks import plain_network
 from benchmarks.place import Place
 from gpn import GPN, GPNConfig, metrics
+from gpn.core.borrowed import seeded
 from gpn.core.input_features import fit_features
 from gpn.core.train import LabelBatches, TrainConfig, train
-from gpn.core.borrowed import seeded
 from gpn.core.types import as_generator
 
 DRAWS, ROWS, INDUCING, MEMBERS = 100, 4000, 512, 5

@@ -82,7 +82,11 @@ def profile(place: Place) -> Iterator[Row]:
 
 
 def _kernels(place: Place, step: Training) -> Iterator[Row]:
-    """The ten operations that the device spends most time on, over ten steps."""
+    """The ten operations that the device spends most time on, over ten steps.
+
+    The kernels that operations start are events of the device itself: counted with them, every
+    time would be there twice.
+    """
     step()
     activities = [torch.profiler.ProfilerActivity.CPU]
     if place.device.type == "cuda":
@@ -94,6 +98,7 @@ def _kernels(place: Place, step: Training) -> Iterator[Row]:
     events = [
         (event.key, event.self_device_time_total if on_device else event.self_cpu_time_total)
         for event in profiled.key_averages()
+        if event.device_type == torch.autograd.DeviceType.CPU
     ]
     total = sum(spent for _, spent in events)
     for key, spent in sorted(events, key=lambda event: -event[1])[:10]:

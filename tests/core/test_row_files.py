@@ -79,13 +79,21 @@ def _cut(folder: Path) -> gpn.DiskPool:
     return pool
 
 
+def _anew(folder: Path) -> gpn.DiskPool:
+    """A file of the same layout in the place of the one that was opened."""
+    pool = gpn.DiskPool(parquet(folder / "x.parquet", table(50)))
+    parquet(folder / "x.parquet", table(50) + 1)
+    return pool
+
+
 def _nulls(folder: Path) -> gpn.DiskPool:
     pq.write_table(pa.table({"a": [1.0, None] * 20}), folder / "x.parquet")
     return gpn.DiskPool(folder / "x.parquet")
 
 
 @pytest.mark.parametrize(
-    ("make", "message"), [(_cut, "must stay complete"), (_nulls, "must be finite")]
+    ("make", "message"),
+    [(_cut, "must stay complete"), (_anew, "written anew"), (_nulls, "must be finite")],
 )
 def test_bad_rows_are_found_when_they_are_read(make: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):

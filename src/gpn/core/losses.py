@@ -19,7 +19,7 @@ PerFunction = Float[Tensor, "k"]
 
 def squared_error(fitted: Functions, targets: Float[Tensor, "#k n o"]) -> PerFunction:
     """(1/N) Σ_i ‖y_i − g(x_i, z_j)‖²; `targets` may differ from one anchor to the next."""
-    return (fitted - targets).square().sum(-1).mean(-1)
+    return _gap(fitted, targets).square().sum(-1).mean(-1)
 
 
 def cross_entropy(fitted: Functions, labels: Labels) -> PerFunction:
@@ -31,21 +31,28 @@ def cross_entropy(fitted: Functions, labels: Labels) -> PerFunction:
 
 def anchor_gap(generated: Functions, anchors: Functions) -> PerFunction:
     """(1/M) Σ_m ‖δ_j(x'_m)‖² with δ_j = g(·, z_j) − f(·; θ_j): rows taken as independent."""
-    return (generated - anchors).square().sum(-1).mean(-1)
+    return _gap(generated, anchors).square().sum(-1).mean(-1)
 
 
 def joint_gap(
     generated: Functions, anchors: Functions, cholesky: Float[Tensor, "n n"]
 ) -> PerFunction:
     """δ_jᵀ Σ_Ŷ⁻¹ δ_j, summed over outputs, with Σ_Ŷ = L Lᵀ given by its factor L."""
-    gaps = (generated - anchors).movedim(1, 0)
+    gaps = _gap(generated, anchors).movedim(1, 0)
     flat = gaps.reshape(len(gaps), -1).to(cholesky.dtype)
     whitened = torch.linalg.solve_triangular(cholesky, flat, upper=False)
     per_output = whitened.square().sum(0).reshape(gaps.shape[1:])
-    return per_output.sum(-1).to(generated.dtype)
+    return per_output.sum(-1).to(torch.promote_types(generated.dtype, torch.float32))
 
 
 def code_kl(codes: Codes) -> Float[Tensor, ""]:
     """KL(N(z̄, s_z) ‖ N(0, I)), with the mean and variance of each code dimension over the codes."""
     mean, variance = codes.mean(0), codes.var(0, correction=0)
     return 0.5 * (variance + mean.square() - 1 - variance.log()).sum()
+
+
+def _gap(fitted: Functions, targets: Float[Tensor, "#k n o"]) -> Functions:
+    """In float32 at least: two numbers of bfloat16 agree in three digits or are far apart."""
+    if fitted.dtype == targets.dtype == torch.bfloat16:
+        return fitted.float() - targets
+    return fitted - targets

@@ -125,6 +125,7 @@ class ParquetRows(Rows):
 
     def __init__(self, path: Path, columns: list[str] | None) -> None:
         self.path = path
+        self.written = self._written()
         with self._opened() as file:
             self.metadata, schema = file.metadata, file.schema_arrow
         self.columns = _numeric(schema, columns, path)
@@ -154,9 +155,18 @@ class ParquetRows(Rows):
                 columns = [self._values(piece, name) for name in self.columns]
                 yield np.stack(columns, axis=1).astype(self.dtype, copy=False)
 
+    def _written(self) -> tuple[int, int]:
+        found = self.path.stat()
+        return found.st_size, found.st_mtime_ns
+
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         make = _parquet()
+        if self._written() != self.written:
+            raise ValueError(
+                f"{self.path} must stay as it is while it is read, it was written anew; make "
+                "another pool of it."
+            )
         with _complete(self.path, "Parquet"), make(self.path, metadata=self.metadata) as file:
             yield file
 

@@ -71,8 +71,8 @@ class GPNConfig(Config):
         variance (a hundred-thousandth of the prior's for classes). A smaller one is stiffer to
         train, a larger one blurs functions at that scale.
     reference_rows
-        Pool rows that make the spectral axes. Independent anchors keep all rows of a tensor to
-        learn from, and of a sampler or a dataset four times this number.
+        Pool rows that make the spectral axes. Independent anchors learn from 200,000 rows of a
+        tensor, where it has more, and of a sampler or a dataset from four times this number.
     pairing
         "every": each anchor sees each row. "one": each row draws one anchor (unbiased, and for
         the generator the price of one ordinary network). For objectives without a closed form.
