@@ -95,7 +95,11 @@ def test_blocks_are_neighbours(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_what_is_read_ahead_is_what_would_be_read_now(kind: str, tmp_path: Path) -> None:
     rows = table(300)
-    now, ahead = (stored(kind, tmp_path, rows, ahead=n).draws(7, seeded(3)) for n in (0, 5))
+    folders = [tmp_path / name for name in ("now", "ahead")]
+    for folder in folders:
+        folder.mkdir()
+    pools = [stored(kind, at, rows, ahead=n) for at, n in zip(folders, (0, 5), strict=True)]
+    now, ahead = (pool.draws(7, seeded(3)) for pool in pools)
     for _ in range(150):
         assert torch.equal(now.next(seeded()), ahead.next(seeded()))
     ahead.close()
