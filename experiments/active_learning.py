@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ from gpn.estimators import (
     PosteriorClassifier,
     PosteriorRegressor,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FOLDER = results.RESULTS / "active-learning"
 # A search for β on twenty labels is no use, and a small network does for 64 pixels.
@@ -171,30 +175,54 @@ def needed(labels: list[int], curve: Array, level: float) -> float | None:
     return float(labels[last - 1] + share * (labels[last] - labels[last - 1]))
 
 
-def figure() -> Path:
+def curves() -> "Figure":
+    """Labels against error; `experiments.paper.figures` draws it as `active-learning`."""
     from matplotlib.figure import Figure
 
-    from gpn.plots import PALETTE
-
-    colors = dict(
-        zip(STRATEGIES, (PALETTE["ours"], PALETTE["grey"], PALETTE["orange"]), strict=True)
-    )
-    files = [json.loads((FOLDER / f"{task}.json").read_text()) for task in PROBLEMS]
-    picture = Figure((9.2, 3.8), layout="constrained")
-    every = picture.subplots(1, len(files))
+    files = [_report(task) for task in PROBLEMS]
+    picture = Figure((7.0, 3.3), layout="constrained")
+    every = picture.subplots(1, len(files), squeeze=False)[0]
     for axes, report in zip(every, files, strict=True):
-        for name, points in report["curves"].items():
-            means, stds = ([point[key] for point in points] for key in ("mean", "std"))
-            axes.errorbar(
-                report["labels"], means, stds, color=colors[name], label=name, marker="o", ms=4,
-                capsize=2,
-            )  # fmt: skip
+        for number, (name, points) in enumerate(report["curves"].items()):
+            aside = 0.006 * (number - 1) * report["labels"][-1]
+            _curve(axes, name, [labels + aside for labels in report["labels"]], points)
         what = "accuracy" if report["measure"] == "accuracy" else "error (root mean square, K)"
-        axes.set(xlabel="labels", ylabel=what, title=report["task"])
-    every[0].legend(frameon=False)
-    path = results.RESULTS / "figures" / "active-learning.png"
-    picture.savefig(path, dpi=150)
-    return path
+        axes.set(xlabel="labels", ylabel=what, title=report["task"].capitalize())
+        axes.set_xticks(report["labels"])
+    lines = every[0].get_legend_handles_labels()
+    picture.legend(*lines, loc="outside lower center", ncols=3, frameon=False)
+    seeds = files[0]["curves"]["random"][0]["n"]
+    picture.suptitle(f"Mean and standard deviation over {seeds} seeds.", fontsize=7.5, color="0.25")
+    return picture
+
+
+def _curve(axes: "Axes", name: str, at: list[float], points: list[dict[str, float]]) -> None:
+    color, line, marker, text = _looks()[name]
+    means, stds = ([point[key] for point in points] for key in ("mean", "std"))
+    how = {"color": color, "linestyle": line, "marker": marker, "label": text}
+    axes.errorbar(at, means, stds, **how, ms=4.5, capsize=2, elinewidth=0.9)
+
+
+def _looks() -> dict[str, tuple[Any, ...]]:
+    """Colour, line, mark and name of each strategy; colours are those of whoever chooses."""
+    from gpn.plots import INK, method_color
+
+    dispute = f"disagreement of {MEMBERS} plain networks"
+    return {
+        "suggest": (method_color("gpn"), "-", "o", "suggest (GPN)"),
+        "random": (INK, (0, (1.2, 1.6)), "x", "random"),
+        "disagreement": (method_color("ensemble"), (0, (4, 2)), "P", dispute),
+    }
+
+
+def _report(task: str) -> dict[str, Any]:
+    path = FOLDER / f"{task}.json"
+    if not path.exists():
+        raise FileNotFoundError(
+            f"a figure needs result files, there is no {path.name} in {path.parent.name}; run the "
+            "experiment first."
+        )
+    return json.loads(path.read_text())
 
 
 def main() -> None:
@@ -204,7 +232,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, action="append", help="run these only, sum nothing up")
     options = parser.parse_args()
     if options.task == "figure":
-        print(figure())
+        from experiments.paper.figures import figure
+
+        print(figure("active-learning"))
     elif options.seed is None:
         print(summarise(options.task, options.data))
     else:

@@ -12,6 +12,9 @@ import numpy
 import torch
 from torch import nn
 
+import gpn
+from gpn.core.atomic import write_whole
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -40,9 +43,19 @@ def write(
 
 
 def save(path: Path, report: dict[str, Any], indent: int | None = 2) -> Path:
+    """The whole file or none: a run that is killed leaves no half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=indent) + "\n")
+    write_whole(path, (json.dumps(report, indent=indent) + "\n").encode())
     return path
+
+
+def kept(path: Path) -> dict[str, Any] | None:
+    """What was saved at `path`; None where there is nothing, or something cut."""
+    try:
+        report = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return report if isinstance(report, dict) else None
 
 
 def read(task: str, method: str) -> dict[str, Any]:
@@ -64,6 +77,7 @@ def device(where: torch.device | None = None) -> str:
 
 def versions() -> dict[str, str]:
     return {
+        "gpn": gpn.__version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,

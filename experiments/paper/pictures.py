@@ -27,8 +27,7 @@ def save_pictures(
         report["draws"] = {
             kind: _probabilities(posterior, x[:1], draws) for kind, x in _kinds(rows).items()
         }
-        shown = {kind: _pixels(x[0]) for kind, x in _kinds(rows).items()}
-        results.save(place.file(task, "pictures/images"), shown, indent=None)
+        results.save(place.file(task, "pictures/images"), _images(rows), indent=None)
     results.save(place.file(task, f"pictures/{method}"), report, indent=None)
 
 
@@ -51,7 +50,23 @@ def _probabilities(posterior: Posterior, x: Tensor, draws: int) -> list[list[flo
     return [[round(p, 4) for p in row] for row in logits[:, 0].softmax(-1).tolist()]
 
 
+def _images(rows: Rows) -> dict[str, list[Any]]:
+    """The first image of each kind as it was before it was standardised."""
+    black, white = _black_and_white(rows)
+    return {
+        kind: _pixels((x[:1] - black) / (white - black).clamp_min(1e-12))
+        for kind, x in _kinds(rows).items()
+    }
+
+
+def _black_and_white(rows: Rows) -> tuple[Tensor, Tensor]:
+    """What 0 and 255 have become in each channel: the least and the most of all test images."""
+    each = _kinds(rows).values()
+    low = torch.stack([x.amin((0, 2, 3), keepdim=True) for x in each]).amin(0)
+    high = torch.stack([x.amax((0, 2, 3), keepdim=True) for x in each]).amax(0)
+    return low, high
+
+
 def _pixels(image: Tensor) -> list[Any]:
-    """The image from 0 to 1, channels last."""
-    level = (image - image.min()) / (image.max() - image.min()).clamp_min(1e-12)
-    return level.movedim(0, -1).double().round(decimals=3).tolist()
+    """From 0 to 1, channels last."""
+    return image[0].movedim(0, -1).double().round(decimals=3).tolist()

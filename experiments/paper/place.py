@@ -1,6 +1,5 @@
 """Where runs are kept and data is found, and how much of both is used."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,18 +20,25 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Place:
-    """The folders, the device, and for a quick look the share of rows and steps."""
+    """The folders, the device, for a quick look the share of rows and steps, and other strangers.
+
+    Results of another `ood` set than the task's own have a folder of their own.
+    """
 
     results: Path = results.RESULTS
     data: Path | None = None
     quick: float | None = None
     device: str = "auto"
+    ood: str | None = None
+
+    def name(self, task: str) -> str:
+        return task if self.ood is None else f"{task}-{self.ood}"
 
     def plan(self, task: str) -> Plan:
         return PLANS[task] if self.quick is None else PLANS[task].quick(self.quick)
 
     def split(self, task: str, seed: int) -> Split:
-        return _split(task, seed, self.data, self.quick)
+        return _split(task, seed, self.data, self.quick, self.ood)
 
     def method(self, task: str, method: str, value: Any, share: float = 1.0, **changes: Any) -> Any:
         """The method with its dial at `value`, for this place's device and `share` of the steps."""
@@ -48,7 +54,7 @@ class Place:
         return task.to(TrainConfig(device=self.device).pick_device(), torch.float32)
 
     def settings(self, task: str, method: str) -> list[int]:
-        """The numbers of the settings to try: all, the middle one (quick), or another task.s."""
+        """The numbers of the settings to try: all, the middle one (quick), or another task's."""
         plan = self.plan(task)
         if plan.settings_of is not None:
             return [self.chosen(plan.settings_of, method)]
@@ -60,7 +66,7 @@ class Place:
         if value not in values:
             raise FileNotFoundError(
                 f"the setting of {method} on {task} must be one of today's {dial}={values}, got "
-                f"{value} in {method}.json; try python -m experiments run {task} --method {method}."
+                f"{value} in {method}.json; try {self._command(task, method)}."
             )
         return values.index(value)
 
@@ -74,19 +80,24 @@ class Place:
         if self.quick is not None:
             return self.plan(task).dial(method)[1][MIDDLE]
         path = self.file(task, method)
-        if not path.exists():
+        report = results.kept(path)
+        if report is None or "choice" not in report:
             raise FileNotFoundError(
-                f"the setting of {method} on {task} must be chosen first, {path.name} is missing; "
-                f"try python -m experiments run {task} --method {method}."
+                f"the setting of {method} on {task} must be chosen first, {path.name} is missing "
+                f"or cut; try {self._command(task, method)}."
             )
-        return json.loads(path.read_text())["choice"]["chosen"]
+        return report["choice"]["chosen"]
+
+    def _command(self, task: str, method: str) -> str:
+        strangers = "" if self.ood is None else f" --ood {self.ood}"
+        return f"python -m experiments run {task} --method {method}{strangers}"
 
     def file(self, task: str, name: str) -> Path:
-        return self.results / task / f"{name}.json"
+        return self.results / self.name(task) / f"{name}.json"
 
 
 @lru_cache(maxsize=1)
-def _split(task: str, seed: int, data: Path | None, quick: float | None) -> Split:
+def _split(task: str, seed: int, data: Path | None, quick: float | None, ood: str | None) -> Split:
     """One split at a time stays in memory: the next method usually wants the same."""
-    split = TASKS[task](seed, data)
+    split = TASKS[task](seed, data) if ood is None else TASKS[task](seed, data, ood=ood)
     return split if quick is None else split.part(quick, seed)

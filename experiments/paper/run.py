@@ -1,7 +1,8 @@
 """The protocol: five settings on validation rows, then several seeds of the chosen one.
 
 A run is one fit of one method with one setting and one seed. Each leaves a file under
-`results/<task>/runs/` and is not made again; `results/<task>/<method>.json` sums them up.
+`results/<task>/runs/` and is not made again; `results/<task>/<method>.json` sums them up, and a
+method whose summary is complete is finished, with or without those files.
 """
 
 import json
@@ -15,6 +16,7 @@ from typing import Any
 from experiments import results
 from experiments.paper.choose import chosen
 from experiments.paper.evaluate import DRAWS, evaluate
+from experiments.paper.finished import complete, same_config
 from experiments.paper.pictures import save_pictures
 from experiments.paper.place import Place, Say
 from experiments.paper.settings import ENSEMBLES
@@ -28,21 +30,50 @@ MEMBERS = 10
 
 def run_method(task: str, method: str, place: Place, say: Say = print) -> dict[str, Any]:
     """Choose the setting on validation rows, then learn from them too and test every seed."""
-    settings = place.settings(task, method)
-    trials = done([Job(place, task, method, setting) for setting in settings], say)
-    setting = settings[chosen([run["valid"] for run in trials])]
-    seeds = range(place.plan(task).seeds)
+    settings, seeds = place.settings(task, method), range(place.plan(task).seeds)
+    if report := complete(place, task, method, settings, seeds, method):
+        say(_finished(place.name(task), method, place.file(task, method)))
+        return report
+    setting, trials = choose(task, method, place, say)
     runs = done([Job(place, task, method, setting, seed) for seed in seeds], say)
     return summarise(task, method, setting, trials, runs, place)
+
+
+def choose(
+    task: str, method: str, place: Place, say: Say = print
+) -> tuple[int, list[dict[str, Any]]]:
+    """The number of the setting that validation rows speak for, and the trials of all."""
+    settings = place.settings(task, method)
+    trials = done([Job(place, task, method, setting) for setting in settings], say)
+    return settings[chosen([run["valid"] for run in trials])], trials
 
 
 def run_again(task: str, method: str, place: Place, say: Say = print) -> dict[str, Any]:
     """The chosen setting on as many splits again: what no choice can have seen."""
     setting, seeds = place.chosen(task, method), place.plan(task).seeds
+    others, name = range(seeds, 2 * seeds), f"{method}-again"
+    if report := complete(place, task, method, [setting], others, name):
+        say(_finished(place.name(task), method, place.file(task, name)))
+        return report
     trials = done([Job(place, task, method, setting)], say)
-    others = range(seeds, 2 * seeds)
     runs = done([Job(place, task, method, setting, seed) for seed in others], say)
-    return summarise(task, method, setting, trials, runs, place, f"{method}-again")
+    return summarise(task, method, setting, trials, runs, place, name)
+
+
+def run_seed(task: str, method: str, seed: int, place: Place, say: Say = print) -> dict[str, Any]:
+    """One seed of the chosen setting, which is chosen now if it has not been before."""
+    try:
+        setting = place.chosen(task, method)
+    except FileNotFoundError:
+        setting, _ = choose(task, method, place, say)
+    return final(task, method, setting, seed, place, say)
+
+
+def _finished(task: str, method: str, path: Path) -> str:
+    return (
+        f"{task} {method} is finished: {path} has every seed of today's settings; to run it anew, "
+        f"delete that file, and runs/{method}-[0-9]*.json beside it where there are any"
+    )
 
 
 @dataclass(frozen=True)
@@ -77,10 +108,10 @@ class Job:
 
     def earlier(self) -> dict[str, Any] | None:
         """What is left of this very run from an earlier time."""
-        if not self.path.exists():
+        run = results.kept(self.path)
+        if run is None or (run.get("setting"), run.get("quick")) != (self.own, self.place.quick):
             return None
-        earlier = json.loads(self.path.read_text())
-        return earlier if earlier["setting"] == self.own else None
+        return run if same_config(results.plain(self.built.config), run.get("config")) else None
 
 
 def done(jobs: list[Job], say: Say) -> list[dict[str, Any]]:
@@ -121,8 +152,8 @@ def _keep(job: Job, posterior: Posterior, run: dict[str, Any], say: Say) -> None
     run["seconds"]["sample"] = time.perf_counter() - started
     if job.seed == 0:
         save_pictures(posterior, split.test, draws, job.task, job.method, job.place)
-    results.save(job.path, {"setting": job.own, **run})
-    say(_line(job.task, job.method, rows, job.own, run))
+    results.save(job.path, {"setting": job.own, "quick": job.place.quick, **run})
+    say(_line(job.place.name(job.task), job.method, rows, job.own, run))
 
 
 def fit(split: Split, method: Any, seed: int, place: Place) -> tuple[Posterior, dict[str, Any]]:
@@ -181,8 +212,9 @@ def summarise(
     """`results/<task>/<method>.json`: mean, standard deviation and count of every metric."""
     (dial, value) = next(iter(place.setting(task, method, setting).items()))
     report = {
-        "task": task,
+        "task": place.name(task),
         "method": method,
+        "quick": place.quick,
         "config": runs[0]["config"],
         "choice": {
             "dial": dial,

@@ -2,10 +2,13 @@
 
 The paper's Figure 3. Members of both regularised ensembles are trained in groups, one group after
 the other, and the AUC is that of all members so far; then ten at once, as one tensor axis. A GPN
-is fitted anew for a sixteenth up to all of its steps. Everything is timed in one process. Writes
-`results/<task>/scalability.json`.
+is fitted anew for a sixteenth up to all of its steps. Each row has a file under `runs/` and is not
+made again on the same device; `results/<task>/scalability.json` is written once all are there.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +16,70 @@ import torch
 
 from experiments import results
 from experiments.paper.evaluate import DRAWS, evaluate
+from experiments.paper.finished import fits, rows_of, same_config, save_rows
 from experiments.paper.place import Place, Say
 from experiments.paper.split import Split
 from experiments.timing import timed_fit
-from gpn import Posterior
+from gpn import Posterior, Task, TrainConfig
 from gpn.core.posterior import FunctionBatch
 from gpn.core.types import Draws, Inputs
 
+METHODS = ("gpn", "ensemble-or", "ensemble-pr")
 GROUP = {"superconductor": 2, "cifar10": 5}
 MOST_MEMBERS = 10
+AT_ONCE = "all at once"
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 WAKE_UP = 0.005
 
 
-def run_scalability(task: str, place: Place, say: Say = print) -> Path:
-    """GPN at every length, then both ensembles from few members to ten; saved row by row."""
-    grow = _Growth(task, place, say)
-    grow.gpn()
-    for method in ("ensemble-or", "ensemble-pr"):
-        grow.ensemble(method)
-        grow.at_once(method)
-    return place.file(task, "scalability")
+def run_scalability(
+    task: str, place: Place, say: Say = print, methods: Sequence[str] = METHODS
+) -> Path:
+    """GPN at every length, both ensembles from few members to ten; only rows that are missing."""
+    path, growth = place.file(task, "scalability"), _Growth(task, place, say)
+    earlier = rows_of(path, place.quick)
+    points = [point for method in methods for point in _points(task, method)]
+    if all(any(fits(growth.where(point), row) for row in earlier) for point in points):
+        say(
+            f"{place.name(task)} scalability is finished: {path} has every row; to run it anew, "
+            "delete that file, and runs/*-growth-*.json beside it where there are any"
+        )
+        return path
+    made = [growth.row(point) for point in points]
+    rows = {_key(row): row for row in (*rows_of(path, place.quick), *made)}
+    return save_rows(path, place.name(task), [rows[key] for key in sorted(rows)], place.quick)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One row: a method, how it is trained, and how many members it has by then."""
+
+    method: str
+    how: str
+    share: float = 1.0
+    members: int = 0
+    group: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"runs/{self.method}-growth-{self.how.replace(' ', '-')}-{self.members}"
+
+
+def _points(task: str, method: str) -> list[Point]:
+    if method == "gpn":
+        return [Point(method, f"{share:.4g} of the steps", share) for share in SHARES]
+    group = GROUP[task]
+    growing = [
+        Point(method, f"{group} at a time", members=members, group=group)
+        for members in range(group, MOST_MEMBERS + 1, group)
+    ]
+    return [*growing, Point(method, AT_ONCE, members=MOST_MEMBERS, group=MOST_MEMBERS)]
+
+
+def _key(row: dict[str, Any]) -> tuple[int, bool, int, str]:
+    """Rows of one key are the same row; keys are in the order of the file."""
+    how = row["how"]
+    return METHODS.index(row["method"]), how == AT_ONCE, row["members"], how
 
 
 class _Growth:
@@ -41,50 +87,69 @@ class _Growth:
 
     def __init__(self, task: str, place: Place, say: Say) -> None:
         self.name, self.place, self.say = task, place, say
-        self.split: Split = place.split(task, 0).merged()
-        self.task = place.moved(self.split.task)
-        self.rows: list[dict[str, Any]] = []
+        self.grown: dict[tuple[str, int], list[tuple[Posterior, float]]] = {}
+        self.awake: set[tuple[str, int]] = set()
 
-    def gpn(self) -> None:
-        self._fit("gpn", 0, WAKE_UP)
-        for share in SHARES:
-            posterior, seconds = self._fit("gpn", 0, share)
-            metrics = evaluate(posterior, self.split.test, draws=DRAWS)
-            self._keep("gpn", f"{share:.4g} of the steps", 0, seconds, metrics)
+    @cached_property
+    def split(self) -> Split:
+        return self.place.split(self.name, 0).merged()
 
-    def ensemble(self, method: str) -> None:
-        together, total, group = [], 0.0, GROUP[self.name]
-        self._fit(method, 0, WAKE_UP, n_members=group)
-        for first in range(0, MOST_MEMBERS, group):
-            posterior, seconds = self._fit(method, first, n_members=group)
-            together.append(posterior)
-            total += seconds
-            metrics = evaluate(Together(together), self.split.test, draws=first + group)
-            self._keep(method, f"{group} at a time", first + group, total, metrics)
+    @cached_property
+    def task(self) -> Task:
+        return self.place.moved(self.split.task)
 
-    def at_once(self, method: str) -> None:
-        self._fit(method, 0, WAKE_UP, n_members=MOST_MEMBERS)
-        posterior, seconds = self._fit(method, 0, n_members=MOST_MEMBERS)
-        metrics = evaluate(posterior, self.split.test, draws=MOST_MEMBERS)
-        self._keep(method, "all at once", MOST_MEMBERS, seconds, metrics)
+    def where(self, point: Point) -> dict[str, Any]:
+        dial, value = self.place.plan(self.name).dial(point.method)[0], self._value(point)
+        which = {"method": point.method, "how": point.how, "members": point.members}
+        return {**which, dial: value}
 
-    def _fit(
-        self, method: str, seed: int, share: float = 1.0, **changes: Any
-    ) -> tuple[Posterior, float]:
-        """A short share wakes the device up and is not counted."""
-        value = self.place.choice(self.name, method)
-        built = self.place.method(self.name, method, value, share, **changes)
-        return timed_fit(built, self.task, seed)
+    def row(self, point: Point) -> dict[str, Any]:
+        """What was measured on this device before, or is now."""
+        path, where = self.place.file(self.name, point.name), self.where(point)
+        same = {**where, "device": self._device(), "quick": self.place.quick}
+        asked, run = results.plain(self._built(point).config), results.kept(path)
+        if run is None or not (fits(same, run) and same_config(asked, run.get("config"))):
+            seconds, metrics = self._measured(point)
+            run = {**same, "config": asked, "seconds": seconds, "metrics": metrics}
+            results.save(path, {**run, "versions": results.versions()})
+            self._tell(point, seconds, metrics)
+        return {**where, **{name: run[name] for name in ("device", "seconds", "metrics")}}
 
-    def _keep(
-        self, method: str, how: str, members: int, seconds: float, metrics: dict[str, float]
-    ) -> None:
-        count = f"{members} members, " if members else ""
-        self.say(f"{method}, {count}{how}: {seconds:.1f} s  ood_auc {metrics['ood_auc']:.4f}")
-        row = {"method": method, "how": how, "members": members, "seconds": seconds}
-        self.rows.append({**row, "metrics": metrics})
-        report = {"task": self.name, "device": results.device(), "versions": results.versions()}
-        results.save(self.place.file(self.name, "scalability"), {**report, "rows": self.rows})
+    def _measured(self, point: Point) -> tuple[float, dict[str, float]]:
+        if not point.group:
+            posterior, seconds = self._fit(point, 0)
+            return seconds, evaluate(posterior, self.split.test, draws=DRAWS)
+        grown = self.grown.setdefault((point.method, point.group), [])
+        for first in range(len(grown) * point.group, point.members, point.group):
+            grown.append(self._fit(point, first))
+        parts = grown[: point.members // point.group]
+        together = Together([posterior for posterior, _ in parts])
+        metrics = evaluate(together, self.split.test, draws=point.members)
+        return sum(seconds for _, seconds in parts), metrics
+
+    def _fit(self, point: Point, seed: int) -> tuple[Posterior, float]:
+        """A short fit of each kind wakes the device up and is not counted."""
+        kind = (point.method, point.group)
+        if kind not in self.awake:
+            timed_fit(self._built(replace(point, share=WAKE_UP)), self.task, seed)
+            self.awake.add(kind)
+        return timed_fit(self._built(point), self.task, seed)
+
+    def _built(self, point: Point) -> Any:
+        changes = {"n_members": point.group} if point.group else {}
+        value = self._value(point)
+        return self.place.method(self.name, point.method, value, point.share, **changes)
+
+    def _value(self, point: Point) -> Any:
+        return self.place.choice(self.name, point.method)
+
+    def _device(self) -> str:
+        return results.device(TrainConfig(device=self.place.device).pick_device())
+
+    def _tell(self, point: Point, seconds: float, metrics: dict[str, float]) -> None:
+        count = f"{point.members} members, " if point.members else ""
+        auc = f"ood_auc {metrics['ood_auc']:.4f}"
+        self.say(f"{point.method}, {count}{point.how}: {seconds:.1f} s  {auc}")
 
 
 class Together(Posterior):

@@ -30,7 +30,8 @@ class Split:
     """One split of a data set.
 
     `strangers` are the out-of-distribution rows that the task's pool holds; `unseen` are OOD sets
-    that never enter a pool, by name.
+    that never enter a pool, by name. With `halved` the pool is made of the labeled rows and as
+    many strange ones, and stays so whatever joins them.
     """
 
     task: Task
@@ -38,6 +39,7 @@ class Split:
     test: Rows
     strangers: Tensor
     unseen: dict[str, Tensor] = field(default_factory=dict)
+    halved: bool = False
 
     def merged(self) -> "Split":
         """The validation rows go to the training rows, once the settings are chosen."""
@@ -45,8 +47,12 @@ class Split:
         valid, task = self.valid, copy.copy(self.task)
         task.x_obs = torch.cat([task.x_obs, valid.x_id])
         task.y_obs = torch.cat([task.y_obs, valid.y_id])
-        task.pool = TensorPool(torch.cat([self.task.pool.rows, valid.x_id, valid.x_ood]))
-        return replace(self, task=task, strangers=torch.cat([self.strangers, valid.x_ood]))
+        strangers = torch.cat([self.strangers, valid.x_ood])
+        if self.halved:
+            task.pool = TensorPool(half_and_half(task.x_obs, strangers))
+        else:
+            task.pool = TensorPool(torch.cat([self.task.pool.rows, valid.x_id, valid.x_ood]))
+        return replace(self, task=task, strangers=strangers)
 
     def contaminated(self, share: float, seed: int) -> "Split":
         """The same with a pool of labeled rows, and strangers that make up `share` of it."""
@@ -56,12 +62,12 @@ class Split:
         order = torch.randperm(len(self.strangers), generator=rng)
         picked = order.repeat(-(-count // len(order)))[:count]
         task.pool = TensorPool(torch.cat([known, self.strangers[picked]]))
-        return replace(self, task=task, strangers=self.strangers[picked])
+        return replace(self, task=task, strangers=self.strangers[picked], halved=False)
 
     def part(self, share: float, seed: int) -> "Split":
         """A random share of everything, for a quick look."""
         rng = torch.Generator().manual_seed(seed)
-        return replace(
+        some = replace(
             self,
             task=_task_part(self.task, share, rng),
             valid=self.valid.part(share, rng),
@@ -69,6 +75,16 @@ class Split:
             strangers=self.strangers[_some(self.strangers, share, rng)],
             unseen={name: x[_some(x, share, rng)] for name, x in self.unseen.items()},
         )
+        if some.halved:
+            some.task.pool = TensorPool(half_and_half(some.task.x_obs, some.strangers))
+        return some
+
+
+def half_and_half(known: Tensor, strangers: Tensor) -> Tensor:
+    """A pool of the known rows and as many strange ones: repeated, or the first of them."""
+    times = -(-len(known) // len(strangers))
+    as_many = strangers.repeat(times, *[1] * (strangers.ndim - 1))[: len(known)]
+    return torch.cat([known, as_many])
 
 
 def _task_part(task: Task, share: float, rng: torch.Generator) -> Task:

@@ -1,4 +1,7 @@
-"""The paper's tables 1 to 3 with our numbers beside them, from the result files alone."""
+"""The paper's tables 1 to 3 with our numbers beside them, from the result files alone.
+
+`table` is the paper's, `more` a second one of what goes beyond it.
+"""
 
 import json
 from itertools import zip_longest
@@ -34,6 +37,21 @@ CLASSES = (
     ("OOD AUC", "ood_auc", 4, False),
 )
 BEYOND = (("NLL", "nll", 3, False), ("ECE", "ece", 3, False))
+# Beyond the paper: the same detection judged otherwise, and by other scores of the same draws.
+MORE_REGRESSION = (
+    ("OOD AUPR", "ood_aupr", 3, False),
+    ("OOD FPR95", "ood_fpr95", 1, True),
+    ("ID calibration error", "ece", 3, False),
+)
+MORE_CLASSES = (
+    ("AUC", "ood_auc", 4, False),
+    ("AUPR", "ood_aupr", 4, False),
+    ("FPR95", "ood_fpr95", 2, True),
+    ("AUC by entropy", "ood_auc_entropy", 4, False),
+    ("AUC by mutual information", "ood_auc_mutual_information", 4, False),
+    ("AUC by logit variance", "ood_auc_logit_variance", 4, False),
+)
+STRANGERS = {"mnist": "Fashion-MNIST", "cifar10": "SVHN"}
 UNSEEN = {"mnist": ("KMNIST", "kmnist"), "cifar10": ("textures", "textures")}
 # The paper's own tables: loss, width, OOD CI-correct, AUC; accuracy, entropies, AUC.
 PAPER: dict[str, dict[str, tuple[str, ...]]] = {
@@ -68,8 +86,35 @@ def table(task: str) -> str:
     """Markdown: one row per method, ours as mean ± standard deviation, the paper's in brackets."""
     columns = _columns(task)
     heads = ["method", *(head for head, *_ in columns)]
-    lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
-    lines += [_row(task, method, columns) for method in PLANS[task].methods]
+    return _markdown(heads, [_row(task, method, columns) for method in PLANS[task].methods])
+
+
+def more(task: str) -> str:
+    """Markdown: what goes beyond the paper, ours alone as mean ± standard deviation."""
+    return _more_of_classes(task) if task in UNSEEN else _more_of_targets(task)
+
+
+def _more_of_targets(task: str) -> str:
+    heads = ["method", *(head for head, *_ in MORE_REGRESSION)]
+    rows = [[LABELS[m], *_cells(task, m, MORE_REGRESSION)] for m in PLANS[task].methods]
+    return _markdown(heads, [" | ".join(row) for row in rows])
+
+
+def _more_of_classes(task: str) -> str:
+    """The pool's kind of strangers first, then those that no pool held."""
+    shown, name = UNSEEN[task]
+    sets = {STRANGERS[task]: "", f"{shown}, unseen": f"_unseen_{name}"}
+    heads = ["strangers", "method", *(head for head, *_ in MORE_CLASSES)]
+    rows = [
+        [strangers, LABELS[method], *_cells(task, method, MORE_CLASSES, suffix)]
+        for strangers, suffix in sets.items()
+        for method in PLANS[task].methods
+    ]
+    return _markdown(heads, [" | ".join(row) for row in rows])
+
+
+def _markdown(heads: list[str], rows: list[str]) -> str:
+    lines = [" | ".join(heads), " | ".join("---" for _ in heads), *rows]
     return "\n".join(f"| {line} |" for line in lines)
 
 
@@ -83,11 +128,21 @@ def _columns(task: str) -> tuple[Any, ...]:
 
 
 def _row(task: str, method: str, columns: tuple[Any, ...]) -> str:
-    path = results.RESULTS / task / f"{method}.json"
     theirs = PAPER.get(task, {}).get(method, ())
-    metrics = json.loads(path.read_text())["metrics"] if path.exists() else None
+    metrics = _metrics(task, method)
     pairs = zip_longest(columns, theirs, fillvalue="")
     return " | ".join([LABELS[method], *(_cell(metrics, *column, own) for column, own in pairs)])
+
+
+def _cells(task: str, method: str, columns: tuple[Any, ...], suffix: str = "") -> list[str]:
+    """Ours alone, of the metrics with this `suffix` to their names."""
+    metrics = _metrics(task, method)
+    return [_cell(metrics, head, name + suffix, *how, "") for head, name, *how in columns]
+
+
+def _metrics(task: str, method: str) -> dict[str, Any] | None:
+    path = results.RESULTS / task / f"{method}.json"
+    return json.loads(path.read_text())["metrics"] if path.exists() else None
 
 
 def _cell(

@@ -41,6 +41,7 @@ def test_round_trip(tmp_path: Path, name: str, suffix: str) -> None:
     assert part.y is not None
     assert part.y.dtype == torch.int64
     assert part.y.tolist() == [7, 2, 1, 0]
+    assert part.labels is part.y
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -49,6 +50,8 @@ def test_one_file_is_enough_for_its_part(tmp_path: Path) -> None:
     kmnist = images("kmnist", tmp_path)
     assert kmnist.test.x.shape == (4, 1, 5, 6)
     assert kmnist.test.y is None
+    with pytest.raises(MissingData, match=r"t10k-labels-idx1-ubyte of kmnist.*codh.*CC BY-SA"):
+        _ = kmnist.test.labels
     with pytest.raises(MissingData, match=r"train-images-idx3-ubyte.*codh.*CC BY-SA"):
         _ = kmnist.train
 

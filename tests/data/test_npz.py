@@ -67,9 +67,19 @@ def test_labels_are_optional_and_may_be_of_any_byte_order(tmp_path: Path) -> Non
     np.savez(tmp_path / "own.npz", x_train=RGB, x_test=RGB[1:], y_train=LABELS.astype(">i2"))
     own = images("own", tmp_path)
     assert own.test.y is None
+    with pytest.raises(MissingData, match=r"own\.npz must hold y_test.*, got x_train, y_train"):
+        _ = own.test.labels
     assert len(own.test.x) == 4
     assert own.train.y is not None
     assert own.train.y.tolist() == LABELS.tolist()
+
+
+@pytest.mark.parametrize("name", ["own", "mnist"])
+def test_the_ending_may_be_given_and_always_means_the_file(tmp_path: Path, name: str) -> None:
+    np.savez(tmp_path / f"{name}.npz", x_test=RGB)
+    assert images(f"{name}.npz", tmp_path).test.x.shape == (5, 3, 6, 7)
+    with pytest.raises(MissingData, match=r"/gone\.npz, got no such file"):
+        _ = images("gone.npz", tmp_path).test
 
 
 def test_a_part_that_is_not_there_says_what_is(tmp_path: Path) -> None:
@@ -92,9 +102,13 @@ def test_a_part_that_is_not_there_says_what_is(tmp_path: Path) -> None:
         ({"x_test": RGB, "y_test": LABELS.astype(float)}, "labels must be integers"),
         ({"x_test": RGB, "y_test": LABELS.astype(np.uint64)}, "fit in int64"),
         ({"x_test": RGB, "y_test": LABELS[:, None]}, "one per image"),
+        ({"x_test": RGB, "y_test": LABELS - 1}, "labels must be 0 or more, got -1"),
         ({"x_test": np.zeros(3, dtype=[("a", "u1")])}, "must be uint8"),
     ],
-    ids=["floats", "2 axes", "2 channels", "empty", "fewer", "y float", "y wide", "y 2d", "named"],
+    ids=[
+        *("floats", "2 axes", "2 channels", "empty"),
+        *("fewer", "y float", "y wide", "y 2d", "y negative", "named"),
+    ],
 )
 def test_other_arrays_are_refused(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
     np.savez(tmp_path / "own.npz", **arrays)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpn.data import DataError, MissingData, Source, data_folder
-from gpn.data.store import check_md5, locate
+from gpn.data.store import check_md5, find, locate
 
 MOON = Source(
     "moon",
@@ -52,6 +52,27 @@ def test_the_plain_file_is_preferred_to_the_gzipped_one(tmp_path: Path) -> None:
     assert locate(MOON, "rocks.bin", tmp_path) == packed
     plain.touch()
     assert locate(MOON, "rocks.bin", tmp_path) == plain
+
+
+def test_a_path_that_cannot_be_looked_up_is_a_data_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DataError, match=r"x{300}/lunar/rocks\.bin must be.*too long"):
+        find(MOON, "rocks.bin", tmp_path / ("x" * 300))
+
+    def closed(self: Path, **how: object) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "stat", closed)
+    with pytest.raises(DataError, match=r"lunar/rocks\.bin must be.*Permission denied.*GPN_DATA"):
+        find(MOON, "rocks.bin", tmp_path)
+
+
+def test_a_folder_is_no_file_and_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "lunar" / "rocks.bin").mkdir(parents=True)
+    assert find(MOON, "rocks.bin", tmp_path) is None
+    (tmp_path / "file").touch()
+    assert find(MOON, "rocks.bin", tmp_path / "file") is None
 
 
 def test_any_known_release_passes_and_others_say_what_was_expected() -> None:

@@ -1,5 +1,7 @@
 """Small made-up data in place of the paper's, for tests of the experiments."""
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +11,26 @@ from torch import Tensor
 
 import gpn
 from experiments.paper import place as places
+from experiments.paper.settings import PLANS
 from experiments.paper.superconductor import THRESHOLD
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quick looks of whoever runs the tests are neither seen nor changed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def tiny(monkeypatch: pytest.MonkeyPatch, task: str, **changes: Any) -> None:
+    """The task's plan with small networks and few steps."""
+    small = gpn.MLPTrunk(widths=(8,) * 2, activation="relu")
+    train = gpn.TrainConfig(steps=40, label_batch=16, pool_batch=16)
+    plan = replace(PLANS[task], trunk=small, ensemble_trunk=small, train=train, seeds=2)
+    monkeypatch.setitem(PLANS, task, replace(plan, **changes))
 
 
 def rows(n: int, *shape: int, seed: int = 0) -> Tensor:
@@ -36,10 +57,10 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         level = 20 * (1 + sum(map(ord, name)) % 10)
         rng = torch.Generator().manual_seed(level)
 
-        def part(n: int) -> SimpleNamespace:
+        def part(n: int) -> gpn.data.ImagePart:
             noise = torch.randint(50, (n, channels, size, size), generator=rng)
             y = torch.randint(10, (n,), generator=rng)
-            return SimpleNamespace(x=(noise + level).clamp(max=255).to(torch.uint8), y=y)
+            return gpn.data.ImagePart((noise + level).clamp(max=255).to(torch.uint8), y)
 
         return SimpleNamespace(train=part(90), test=part(20))
 

@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from experiments import __main__ as command
-from experiments import results
-from experiments.paper import figures
+from experiments import active_learning, results
+from experiments.paper import figures, pictures
 from experiments.paper.pool_share import METHODS as SHARE_METHODS
 from experiments.paper.pool_share import SHARES
 from experiments.paper.settings import PLANS
+from experiments.paper.split import Rows
+from gpn.plots import method_color
 
 
 @pytest.fixture
@@ -86,21 +88,119 @@ def test_a_method_has_one_colour_everywhere(folder: Path) -> None:
     assert len({colour(figure().axes[0]) for figure in (figures.roc, figures.scalability)}) == 1
 
 
+def words(picture: Any) -> list[Any]:
+    """Every text that can be seen."""
+    from matplotlib.text import Text
+
+    picture.canvas.draw()
+    return [text for text in picture.findobj(Text) if text.get_text().strip()]
+
+
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_a_figure_is_as_wide_as_a_page_and_its_words_can_be_read_there(
+    name: str, folder: Path
+) -> None:
+    from matplotlib import rc_context
+
+    with rc_context(figures.STYLE):
+        picture = figures.FIGURES[name]()
+        assert picture.get_figwidth() == 7
+        assert all(text.get_fontsize() >= 7 for text in words(picture))
+
+
+def test_curves_of_one_seed_stand_beside_the_mean_of_all(folder: Path) -> None:
+    results.save(folder / "mnist" / "gpn.json", {"metrics": {"ood_auc": {"mean": 0.98765}}})
+    picture = figures.roc()
+    said = [text.get_text() for text in words(picture)]
+    assert "GPN, ours (0.9877)" in said
+    assert any("Curves of seed 0" in text for text in said)
+    assert {axes.get_xscale() for axes in picture.axes} == {"log"}
+    lines = [line.get_linestyle() for line in picture.axes[0].lines]
+    assert len(lines) - lines.count("-") >= 7, "lines differ by more than their colour"
+
+
+def test_lines_that_are_all_at_the_top_are_named(folder: Path) -> None:
+    best = {"roc": {"false": [0.0, 0.01, 1.0], "true": [1.0, 1.0, 1.0]}}
+    for method in ("gpn", "gpn-paper"):
+        results.save(folder / "mnist" / "pictures" / f"{method}.json", best)
+    texts = {axes.get_title(): axes.texts for axes in figures.roc().axes}
+    assert not texts["CIFAR-10 / SVHN"]
+    assert "GPN, paper preset\nGPN, ours" in texts["MNIST / Fashion-MNIST"][0].get_text()
+
+
+def test_spreads_are_those_of_the_tables(folder: Path) -> None:
+    rows = [
+        {"method": "gpn", "share": "1%", "metrics": {"ood_auc": auc}} for auc in (0.7, 0.8, 0.9)
+    ]
+    assert figures._point(rows, "gpn", "1%", "ood_auc") == pytest.approx((2, 0.8, 0.1))
+    assert figures._point(rows, "gpn", "0%", "ood_auc") is None
+
+
+def test_noise_is_called_noise_and_chance_is_drawn_where_it_is_in_sight(folder: Path) -> None:
+    rows = share_rows("superconductor")
+    rows[0]["metrics"]["ood_auc"] = 0.1
+    results.save(folder / "superconductor" / "pool-share.json", {"rows": rows})
+    first, *others = figures.shares().axes
+    assert first.get_xticklabels()[-1].get_text() == "uniform noise\nas pool"
+    assert "chance" in [line.get_label() for line in first.lines]
+    assert all("chance" not in [line.get_label() for line in axes.lines] for axes in others)
+
+
+def test_boxes_tell_what_is_shown_and_how_many_draws_there_are(folder: Path) -> None:
+    report = {"roc": {}, "draws": dict.fromkeys(("id", "ood"), [[0.1] * 10] * 7)}
+    for task in ("mnist", "cifar10"):
+        results.save(folder / task / "pictures" / "ensemble.json", report)
+    said = [text.get_text() for text in words(figures.boxes())]
+    shown = ("MNIST: a 7", "Fashion-MNIST: ankle boot", "CIFAR-10: a cat", "SVHN: a 4")
+    assert all(any(text.endswith(what) for text in said) for what in shown)
+    assert "Ensemble,\nplain\n7 draws" in said
+    assert "GPN,\nours\n10 draws" in said
+
+
+def test_images_are_kept_as_they_were_before_they_were_standardised() -> None:
+    rng = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (2, 5, 3, 8, 8), generator=rng) / 255
+    images[:, 0] = 0.3 + 0.1 * images[:, 0]  # what is shown is neither black nor white
+    images[1, 1, :, 0, 0], images[1, 1, :, 0, 1] = 0.0, 1.0
+    mean, std = (
+        torch.tensor(values).view(3, 1, 1) for values in ([0.5, 0.4, 0.3], [0.2, 0.3, 0.1])
+    )
+    known, strange = (images - mean) / std
+    kept = pictures._images(Rows(known, torch.zeros(5), strange))
+    for kind, true in zip(("id", "ood"), images[:, 0], strict=True):
+        torch.testing.assert_close(torch.tensor(kept[kind]), true.movedim(0, -1), atol=6e-4, rtol=0)
+
+
+def test_strategies_have_the_colours_of_the_methods_that_choose(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = active_learning._looks()
+    assert looks["suggest"][0] == method_color("gpn")
+    assert looks["disagreement"][0] == method_color("ensemble")
+    assert len({colour for colour, *_ in looks.values()}) == 3
+    path = figures.figure("active-learning")
+    assert path == folder / "figures" / "active-learning.png"
+    monkeypatch.setattr(active_learning, "FOLDER", folder)
+    with pytest.raises(FileNotFoundError, match="a figure needs result files"):
+        figures.figure("active-learning")
+
+
+@pytest.mark.parametrize("name", ["scalability", "roc", "boxes", "shares"])
 def test_what_is_missing_is_said_in_one_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    with pytest.raises(SystemExit, match=r"error: a figure needs result files, no task has .*json"):
+        command.main(["figure", name])
+
+
+def test_data_that_is_missing_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path)
-    with pytest.raises(SystemExit, match=r"error: a figure needs result files.*scalability"):
-        command.main(["figure", "scalability"])
     monkeypatch.setenv("GPN_DATA", str(tmp_path))
     with pytest.raises(SystemExit, match=r"error: .*train\.csv"):
         command.main(["run", "superconductor", "--method", "gp", "--quick"])
-
-
-def test_a_seed_belongs_to_a_setting(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        command.main(["run", "mnist", "--seed", "1"])
-    assert "--seed tests one setting and needs --setting" in capsys.readouterr().err
 
 
 def test_a_table_is_printed_from_files_alone(
@@ -111,5 +211,6 @@ def test_a_table_is_printed_from_files_alone(
     )
     (folder / "mnist" / "gpn.json").write_text(json.dumps({"metrics": metrics}))
     command.main(["table", "mnist"])
-    last = capsys.readouterr().out.strip().splitlines()[-1]
-    assert "60.00 ± 14.14 %" in last
+    first, more = capsys.readouterr().out.split("\n\n")
+    assert "60.00 ± 14.14 %" in first.splitlines()[-1]
+    assert "0.6000 ± 0.1414" in more

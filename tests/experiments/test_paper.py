@@ -1,7 +1,6 @@
 """The protocol on small made-up data: choices by rule, runs that resume."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,13 +21,11 @@ from experiments.paper.scalability import run_scalability
 from experiments.paper.settings import DIALS, METHODS, PLANS, configured
 from experiments.paper.split import Split
 from experiments.paper.superconductor import superconductor
+from experiments.paper.table import more
 from experiments.paper.table import table as table_of
 from experiments.paper.tasks import TASKS
 from gpn.methods.gpn.side_by_side import fit_side_by_side
-
-
-def quiet(line: str) -> None:
-    pass
+from tests.experiments.conftest import quiet, tiny
 
 
 def test_the_choice_is_safe_first_and_good_second() -> None:
@@ -49,13 +46,6 @@ def test_every_method_has_five_settings_that_can_be_built(task: str) -> None:
         assert len({str(c) for c in built}) == 5, f"{method}: {turned}"
 
 
-def tiny(monkeypatch: pytest.MonkeyPatch, task: str, **changes: Any) -> None:
-    small = gpn.MLPTrunk(widths=(8,) * 2, activation="relu")
-    train = gpn.TrainConfig(steps=40, label_batch=16, pool_batch=16)
-    plan = replace(PLANS[task], trunk=small, ensemble_trunk=small, train=train, seeds=2)
-    monkeypatch.setitem(PLANS, task, replace(plan, **changes))
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_from_trials_to_its_file(
     method: str, table: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -71,6 +61,11 @@ def test_a_method_from_trials_to_its_file(
     assert file["choice"]["chosen"] in PLANS["superconductor"].dial(method)[1]
     wanted = {"id_loss", "id_width", "id_coverage", "ood_coverage", "ood_auc", "nll", "ece"}
     assert wanted <= set(file["metrics"])
+    (tmp_path / "superconductor" / f"{method}.json").unlink()
+    assert run_method("superconductor", method, place, lines.append) == file
+    assert len(lines) == 7, "every run is known again"
+    run_method("superconductor", method, place, lines.append)
+    assert "is finished" in lines[7]
 
 
 def test_settings_and_then_seeds_of_a_gpn_are_fitted_side_by_side(
@@ -136,6 +131,7 @@ def test_finished_runs_are_not_made_again(
     place, lines = Place(results=tmp_path, device="cpu"), []
     first = run_method("superconductor", "gp", place, lines.append)
     (tmp_path / "superconductor" / "runs" / "gp-1-valid.json").unlink()
+    (tmp_path / "superconductor" / "gp.json").unlink()
     lines.clear()
     again = run_method("superconductor", "gp", place, lines.append)
     assert len(lines) == 1, "only the one that is gone"
@@ -200,6 +196,7 @@ def test_shares_and_scalability_use_the_chosen_settings(
     grown = json.loads(run_scalability("superconductor", place, lines.append).read_text())["rows"]
     assert [row["members"] for row in grown] == [0] * 5 + [2, 4, 4] * 2
     assert grown[6]["seconds"] > grown[5]["seconds"]
+    assert len({row["device"] for row in grown}) == 1
 
 
 def test_a_setting_that_was_never_chosen_is_asked_for(tmp_path: Path) -> None:
@@ -229,6 +226,7 @@ def test_the_readme_shows_the_tables_that_the_files_give() -> None:
     assert measured
     for task in measured:
         assert table_of(task) in README.read_text()
+        assert more(task) in README.read_text()
 
 
 def test_a_method_without_a_file_is_said_to_be_missing(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gpn.data.bounded import CHUNK, LIMIT, check_unfolding, opened, read_whole
 from gpn.data.image_part import ImagePart, PartName
-from gpn.data.store import Source, check_md5, find, missing
+from gpn.data.store import Source, check_md5, find, is_file, missing
 
 CIFAR10 = Source(
     "cifar10",
@@ -47,7 +47,7 @@ def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
     archive = folder / source.archive
     if not absent:
         batches = {file: _unpacked(source, path) for file, path in found.items() if path}
-    elif archive.is_file():
+    elif is_file(archive):
         batches = _archived(source, set(found), archive)
     else:
         raise missing(source, absent[0], folder)

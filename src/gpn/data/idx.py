@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gpn.data.bounded import check_unfolding, opened, read_exactly, read_whole
 from gpn.data.image_part import ImagePart, PartName
-from gpn.data.store import DataError, Source, check_md5, find, locate
+from gpn.data.store import DataError, Source, check_md5, find, locate, missing
 
 BYTES_MAGIC = 0x0800
 PREFIX: dict[PartName, str] = {"train": "train", "test": "t10k"}
@@ -67,7 +67,9 @@ def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
     path = locate(source, images_file, folder)
     x = read_idx(source, images_file, path, n_dims=3)[:, None]
     labels = find(source, labels_file, folder)
-    y = None if labels is None else read_idx(source, labels_file, labels, n_dims=1).long()
+    if labels is None:
+        return ImagePart(x, None, missing(source, labels_file, folder))
+    y = read_idx(source, labels_file, labels, n_dims=1).long()
     try:
         return ImagePart(x, y)
     except ValueError as error:

@@ -7,15 +7,21 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
+from gpn.data.store import MissingData
+
 PartName = Literal["train", "test"]
 
 
 @dataclass(frozen=True, eq=False)
 class ImagePart:
-    """The training or the test images of a set; y is None where the labels are not there."""
+    """The training or the test images of a set; y is None where the labels are not there.
+
+    no_labels: the error for whoever needs them then, which says where they must be.
+    """
 
     x: UInt8[Tensor, "n c h w"]
     y: Int64[Tensor, " n"] | None
+    no_labels: MissingData | None = None
 
     def __post_init__(self) -> None:
         if self.x.ndim != 4 or 0 in self.x.shape or self.x.dtype != torch.uint8:
@@ -28,3 +34,12 @@ class ImagePart:
                 f"labels must be one per image, got {tuple(self.y.shape)} labels and "
                 f"{len(self.x)} images"
             )
+
+    @property
+    def labels(self) -> Int64[Tensor, " n"]:
+        """y, which must be there."""
+        if self.y is None:
+            raise self.no_labels or MissingData(
+                "images must have labels here, got none; make the part with y=..."
+            )
+        return self.y

@@ -40,15 +40,17 @@ class ImageSet:
 def images(name: str, folder: Folder = None) -> ImageSet:
     """The image set `name`: mnist, fashion-mnist, kmnist, cifar10, svhn, or that of `<name>.npz`.
 
+    The ending .npz may be given too, and always means that file.
     Nothing is read yet, so `images("kmnist").test` needs only the files of that part. A part whose
     images are not in the data folder (see `data_folder`) is a `MissingData` error when asked for.
     """
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise DataError(
             f"the name of an image set must be one of {', '.join(OFFICIAL)}, or that of an .npz "
-            f"file without its folder and ending, got {name!r}; pass the folder as folder=..."
+            f"file without its folder, got {name!r}; pass the folder as folder=..."
         )
-    source, reader = OFFICIAL.get(name) or (_own(name), npz.read_part)
+    own = (_own(name.removesuffix(".npz")), npz.read_part)
+    source, reader = OFFICIAL.get(name, own)
     return ImageSet(source, data_folder(folder), reader)
 
 

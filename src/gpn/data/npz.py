@@ -28,15 +28,20 @@ def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
     with opened(path, source) as raw, zipfile.ZipFile(raw) as archive:
         there = [name for name in NAMES if f"{name}.npy" in archive.namelist()]
         if f"x_{part}" not in there:
-            raise MissingData(
-                f"{path} must hold x_{part} for its {part} part, got "
-                f"{', '.join(there) or f'none of {NAMES}'}; ask for another part or file."
-            )
+            raise _lacking(path, "x", part, there)
         for name in (f"{name}_{part}" for name in "xy" if f"{name}_{part}" in there):
             check_unfolding(path, archive.getinfo(f"{name}.npy").file_size)
         x = channels_first(_array(archive, f"x_{part}"))
-        y = _labels(_array(archive, f"y_{part}")) if f"y_{part}" in there else None
-        return ImagePart(x, y)
+        if f"y_{part}" not in there:
+            return ImagePart(x, None, _lacking(path, "y", part, there))
+        return ImagePart(x, _labels(_array(archive, f"y_{part}")))
+
+
+def _lacking(path: Path, name: str, part: PartName, there: list[str]) -> MissingData:
+    return MissingData(
+        f"{path} must hold {name}_{part} for its {part} part, got "
+        f"{', '.join(there) or f'none of {NAMES}'}; ask for another part or file."
+    )
 
 
 def channels_first(images: "np.ndarray[Any, Any]") -> Tensor:
@@ -57,6 +62,8 @@ def channels_first(images: "np.ndarray[Any, Any]") -> Tensor:
 def _labels(labels: "np.ndarray[Any, Any]") -> Tensor:
     if labels.dtype.kind not in "iu" or not np.can_cast(labels.dtype, np.int64):
         raise ValueError(f"labels must be integers that fit in int64, got {labels.dtype}")
+    if labels.size and labels.min() < 0:
+        raise ValueError(f"labels must be 0 or more, got {labels.min()}")
     return torch.from_numpy(labels.astype(np.int64))
 
 

@@ -1,6 +1,7 @@
 """Where official data files lie, and that they are the official ones. Nothing is ever fetched."""
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,20 @@ def find(source: Source, file: str, folder: Folder = None) -> Path | None:
     """The path of `file`, with any suffix that the source allows; None where there is none."""
     place = data_folder(folder) / source.subfolder
     paths = (place / f"{file}{suffix}" for suffix in source.suffixes)
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in paths if is_file(path)), None)
+
+
+def is_file(path: Path) -> bool:
+    """Whether `path` is a file; a DataError where that cannot even be looked up."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise DataError(
+            f"{path} must be a path that can be looked up, got: {error.strerror}; make it so, "
+            "or name another data folder with folder=... or the environment variable GPN_DATA."
+        ) from error
 
 
 def locate(source: Source, file: str, folder: Folder = None) -> Path:

@@ -14,7 +14,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from gpn.data.bounded import check_compression, check_unfolding, opened, parsing, read_whole
-from gpn.data.store import Folder, Source, data_folder, find, missing
+from gpn.data.store import DataError, Folder, Source, data_folder, find, is_file, missing
 
 SUPERCONDUCTIVITY = Source(
     "superconductivity",
@@ -55,9 +55,9 @@ class Table:
 def superconductivity(folder: Folder = None) -> Table:
     """UCI Superconductivity: 81 features of 21,263 materials, and their critical temperature in K.
 
-    Read from `superconductivity/train.csv` in the data folder, or from a zip there that holds it.
-    A release with another checksum than the known one gives a warning, since its rows may be in
-    another order.
+    Read from `superconductivity/train.csv` in the data folder, from a zip there that holds it, or
+    from the official zip in the data folder itself. A release with another checksum than the known
+    one gives a warning, since its rows may be in another order or its values changed.
     """
     path, content = _content(SUPERCONDUCTIVITY, data_folder(folder))
     with parsing(path, SUPERCONDUCTIVITY):
@@ -74,11 +74,23 @@ def _content(source: Source, folder: Path) -> tuple[Path, bytearray]:
     if path is not None:
         with opened(path, source) as stream:
             return path, read_whole(stream, path.stat().st_size)
-    for archive in sorted((folder / source.subfolder).glob("*.zip")):
-        content = _zipped(source, archive)
+    damaged: list[DataError] = []
+    for archive in _archives(source, folder):
+        try:
+            content = _zipped(source, archive)
+        except DataError as error:  # it may have nothing to do with the table
+            damaged.append(error)
+            continue
         if content is not None:
             return archive, content
-    raise missing(source, "train.csv", folder)
+    raise damaged[0] if damaged else missing(source, "train.csv", folder)
+
+
+def _archives(source: Source, folder: Path) -> list[Path]:
+    """Every zip beside the table's place, and the official one in the data folder itself."""
+    official = folder / Path(source.archive).name
+    beside = sorted((folder / source.subfolder).glob("*.zip"))
+    return [*beside, official] if is_file(official) else beside
 
 
 def _zipped(source: Source, path: Path) -> bytearray | None:
@@ -95,7 +107,8 @@ def _zipped(source: Source, path: Path) -> bytearray | None:
 
 def _rows(content: bytearray) -> list[list[float]]:
     """The rows of the file, of which there must be `ROWS`, under the right names."""
-    lines = csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline=""))
+    text = io.BytesIO(content.rstrip())  # blank lines at the end are no rows
+    lines = csv.reader(io.TextIOWrapper(text, "utf-8-sig", newline=""))
     _check_names(next(lines, []))
     rows = [_numbers(cells, lines.line_num) for cells in lines]
     if len(rows) != ROWS:
@@ -132,5 +145,6 @@ def _unknown(path: Path, digest: str) -> str:
     known = " or ".join(SUPERCONDUCTIVITY.files["train.csv"])
     return (
         f"train.csv in {path} has the md5 {digest}, not {known} of the release that gpn knows; its "
-        "columns and shape are right, but rows may be in another order and splits may differ."
+        "columns and shape are right, but rows may be in another order or values were changed, and "
+        "splits may differ."
     )
