@@ -79,6 +79,7 @@ class Ramps(nn.Module):
 
     starts: Tensor
     widths: Tensor
+    low: Tensor
 
     def __init__(self, dim: int, count: int) -> None:
         super().__init__()
@@ -86,6 +87,7 @@ class Ramps(nn.Module):
         cuts = torch.cat([torch.tensor([-3.0]), torch.special.ndtri(inner), torch.tensor([3.0])])
         self.register_buffer("starts", cuts[:-1].expand(dim, -1).clone())
         self.register_buffer("widths", cuts.diff().expand(dim, -1).clone())
+        self.register_buffer("low", torch.tensor(-1.0), persistent=False)
 
     def fit(self, x: Inputs) -> None:
         """Cut each number at its quantiles among the rows; equal cuts become a step."""
@@ -96,8 +98,8 @@ class Ramps(nn.Module):
 
     def forward(self, x: Inputs) -> Tensor:
         flat = x.flatten(1)
-        ramps = ((flat[:, :, None] - self.starts) / self.widths).clamp(0.0, 1.0)
-        return torch.cat([flat, (2 * ramps - 1).flatten(1)], dim=1)
+        rise = torch.addcdiv(self.low, flat[:, :, None] - self.starts, self.widths, value=2)
+        return torch.cat([flat, rise.clamp(-1.0, 1.0).flatten(1)], dim=1)
 
 
 def fit_features(features: nn.Module, rows: Callable[[], Inputs]) -> None:
