@@ -30,7 +30,7 @@ def nightly(model_file: Path, table: Path, aside: Path) -> np.ndarray:
     """Score the table, write the rows that the model does not know, and tell which they are."""
     model, flags = load(model_file), []
     for piece in pd.read_csv(table, chunksize=1000):
-        scored = piece.reset_index(drop=True).join(model.predict(piece))
+        scored = piece.join(model.predict(piece))
         scored[scored.is_ood].to_csv(aside, mode="a", header=not flags, index=False)
         flags.append(scored.is_ood)
     return np.concatenate(flags)

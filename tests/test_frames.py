@@ -103,3 +103,35 @@ def test_a_model_does_not_follow_its_file(tmp_path: Path) -> None:
     before = loaded.predict(models.table())
     path.write_bytes(b"")
     np.testing.assert_array_equal(loaded.predict(models.table()), before)
+
+
+@pytest.mark.parametrize("end", ["csv", "csv.gz"])
+def test_columns_of_one_name_in_csv_are_named(end: str, tmp_path: Path) -> None:
+    """pandas renames the second to a.1, which is a name that a table may have itself."""
+    pack = gzip.compress if end == "csv.gz" else bytes
+    path = tmp_path / f"t.{end}"
+    path.write_bytes(pack(b"a,b,a\n1,2,3\n"))
+    with pytest.raises(TableError, match="a name of its own, got 'a' twice"):
+        frames.read(path)
+    path.write_bytes(pack(b"a,a.1,,\n1,2,3,4\n"))
+    assert frames.read(path).columns.tolist() == ["a", "a.1", "Unnamed: 2", "Unnamed: 3"]
+
+
+@pytest.mark.parametrize("end", ["csv", "csv.gz"])
+def test_codes_with_leading_zeros_are_texts(end: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t.{end}"
+    table = pd.DataFrame(
+        {
+            "zip": ["00012", "12345", None],
+            "class": ["01", "1", "1"],
+            "whole": ["0", "10", "-3"],
+            "share": ["0.5", "00.5", "0"],
+        }
+    )
+    table.to_csv(path, index=False)
+    read = frames.read(path)
+    assert read["zip"].tolist()[:2] == ["00012", "12345"]
+    assert read["zip"].isna().tolist() == [False, False, True]
+    assert read["class"].tolist() == ["01", "1", "1"]
+    assert read["whole"].tolist() == [0, 10, -3]
+    assert read["share"].tolist() == [0.5, 0.5, 0]

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpn.piecewise import counting, piecewise
+from gpn.piecewise import counting, piecewise, status
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -62,7 +62,8 @@ def fit(
         from gpn import frames
         from gpn.columns import texts_of
         from gpn.estimators import MadeUpPoolWarning
-        from gpn.table_model import fit_table, is_class, target_of
+        from gpn.table_model import fit_table
+        from gpn.targets import is_class, target_of
 
         os.unlink(frames.temporary(out))  # better to know before the fit than after it
         table = frames.read(labeled)
@@ -190,14 +191,14 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """A page about a model: calibration, unknown rows, and its functions to play with."""
-    with errors(as_json=as_json), say.status("reading") as status:
+    with errors(as_json=as_json), status(say, "reading") as tell:
         from gpn import frames
         from gpn.report import write_report
 
         known = _model(model, device)
         others = None if pool is None else frames.read(pool, known.columns.categories)
         rows = frames.read(table, known.texts)
-        write_report(known, rows, others, out, tell=status.update)
+        write_report(known, rows, others, out, tell=tell)
         _result({"rows": len(rows), "out": str(out), "bytes": out.stat().st_size}, as_json)
 
 
@@ -226,7 +227,8 @@ def errors(*, as_json: bool) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OSError, ArithmeticError, ImportError, MemoryError) as error:
-        print(json.dumps({"error": str(error)}) if as_json else f"error: {error}", file=sys.stderr)
+        said = str(error) or type(error).__name__
+        print(json.dumps({"error": said}) if as_json else f"error: {said}", file=sys.stderr)
         raise typer.Exit(1) from None
 
 

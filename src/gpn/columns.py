@@ -1,50 +1,71 @@
 """Columns of a table as numbers: scikit-learn's own imputer and encoder, kept as plain facts.
 
-Numbers that are missing become their column's median, categories become one column of 0 and 1
-each. What was learnt is a dict that JSON can hold, and everything is made again from it.
+Numbers that are missing become their column's median, dates and durations become seconds, and
+categories become one column of 0 and 1 each. What was learnt is a dict that JSON can hold, and
+everything is made again from it.
 """
 
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpn.cells import (
+    FEWEST_NAMES,
+    MISSING,
+    NUMBER,
+    TIMES,
+    WORD,
+    TableError,
+    is_numeric,
+    is_text,
+    kind_of,
+    meaning,
+    numbers_of,
+    refuse_commas,
+    seconds_of,
+    texts_in,
+)
+from gpn.unseen import UnseenWarning
+
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
     from sklearn.compose import ColumnTransformer
 
+__all__ = ["MOST_CATEGORIES", "Columns", "TableError", "as_table", "check_names", "texts_of"]
+
 MOST_CATEGORIES = 100
-MISSING = "(missing)"
-
-
-class TableError(ValueError):
-    """A table that cannot be used: what must hold, what came, what to do."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that a model reads: medians of numeric ones, categories of the others."""
+    """The columns that a model reads: medians of numeric ones, categories of the others.
+
+    `times` says which of the numeric ones are seconds of a date or of a duration.
+    """
 
     medians: dict[str, float]
     categories: dict[str, list[str]]
     notes: list[str] = field(default_factory=list, compare=False)
+    times: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: "DataFrame", target: str) -> "Columns":
         """What there is to learn from a table's columns but for the target."""
         table = as_table(table)
-        index = [name for name in table.columns if name.startswith("Unnamed: ")]
-        names = [name for name in table.columns if name not in (target, *index)]
-        if not names:
-            raise TableError(f"a table must have columns beside {target!r}, got none.")
-        numeric = [name for name in names if is_numeric(table[name])]
-        medians = {name: _median(table[name]) for name in numeric}
-        others = [name for name in names if name not in medians]
-        categories = {name: _categories(table[name]) for name in others}
-        gaps = {name: int(table[name].isna().sum()) for name in names}
-        left_out = [f"{name!r} looks like a saved index and is left out" for name in index]
-        return cls(medians, categories, [*_notes(medians, categories, gaps), *left_out])
+        own, left_out = _worth_reading(table.drop(columns=str(target), errors="ignore"))
+        if own.columns.empty:
+            said = "".join(f"; {text}" for text in left_out)
+            raise TableError(f"a table must have columns beside {target!r}, got none{said}.")
+        kinds = {name: kind_of(own[name]) for name in own.columns}
+        medians = {name: _median(own[name], kind) for name, kind in kinds.items() if kind != WORD}
+        categories = {name: _categories(own[name]) for name in own.columns if name not in medians}
+        times = {name: kind for name, kind in kinds.items() if kind in TIMES}
+        learnt = cls(medians, categories, times=times)
+        learnt.notes.extend([*_notes(learnt, own), *left_out])
+        return learnt
 
     @property
     def names(self) -> list[str]:
@@ -52,6 +73,10 @@ class Columns:
 
     def encode(self, table: "DataFrame") -> NDArray[np.float64]:
         """The table's columns as numbers, in the order of the fit; other columns are ignored."""
+        return self.encode_and_flag(table)[0]
+
+    def encode_and_flag(self, table: "DataFrame") -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """As `encode`, and which rows hold a category that the fit has not seen, with a warning."""
         table = as_table(table)
         missing = [name for name in self.names if name not in table.columns]
         if missing:
@@ -59,10 +84,22 @@ class Columns:
                 f"the table must have the columns that the model was fitted on, {missing[0]!r} "
                 f"is missing ({len(missing)} of {len(self.names)}); add it or fit again without."
             )
-        ready = [numbers_of(table[name]) for name in self.medians]
-        ready += [_texts(table[name]) for name in self.categories]
-        by_place = frame(dict(enumerate(ready)))
-        return np.ascontiguousarray(self._transformer().transform(by_place), np.float64)
+        words = [_known_texts(table[name], known) for name, known in self.categories.items()]
+        ready = [_numbers(table[name], self.times.get(name, NUMBER)) for name in self.medians]
+        by_place = frame(dict(enumerate([*ready, *words])))
+        x = np.ascontiguousarray(self._transformer().transform(by_place), np.float64)
+        return x, self._unseen(words, len(x))
+
+    def _unseen(self, words: "list[Series[Any]]", rows: int) -> NDArray[np.bool_]:
+        flags = np.zeros(rows, dtype=bool)
+        for texts, (name, known) in zip(words, self.categories.items(), strict=True):
+            strange = ~texts.isin(known).to_numpy()
+            if strange.any():
+                example = texts[strange].iloc[0]
+                said = UnseenWarning(name, int(strange.sum()), rows, example, known)
+                warnings.warn(said, stacklevel=4)
+            flags |= strange
+        return flags
 
     def _transformer(self) -> "ColumnTransformer":
         """Imputer and encoder, fitted to one row that holds what they are to know.
@@ -87,7 +124,8 @@ class Columns:
 
     def facts(self) -> dict[str, Any]:
         """For a model file."""
-        return {"medians": self.medians, "categories": self.categories}
+        known: dict[str, Any] = {"medians": self.medians, "categories": self.categories}
+        return {**known, "times": self.times} if self.times else known
 
 
 def as_table(table: Any) -> "DataFrame":
@@ -115,11 +153,11 @@ def check_names(table: "DataFrame") -> None:
         raise TableError(f"every column must have a name of its own, got {twice[0]!r} twice.")
 
 
-def frame(columns: dict[Any, Any]) -> "DataFrame":
-    """The columns as a table."""
+def frame(columns: dict[Any, Any], index: Any = None) -> "DataFrame":
+    """The columns as a table, with the index of another where one is given."""
     import pandas as pd
 
-    return pd.DataFrame(columns)
+    return pd.DataFrame(columns, index=index)
 
 
 def texts_of(table: "DataFrame") -> list[str]:
@@ -127,14 +165,42 @@ def texts_of(table: "DataFrame") -> list[str]:
     return [name for name in table.columns if not is_numeric(table[name])]
 
 
-def is_numeric(column: "Series[Any]") -> bool:
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+def _worth_reading(table: "DataFrame") -> tuple["DataFrame", list[str]]:
+    """The table without columns that only number or name its rows, and what there is to say."""
+    said: dict[str, str] = {}
+    for name in table.columns:
+        if name.startswith("Unnamed: "):
+            said[name] = f"{name!r} looks like a saved index and is left out"
+        elif _names_rows(table[name]):
+            said[name] = _left_out(table[name])
+    return table.drop(columns=list(said)), list(said.values())
 
-    return bool(is_numeric_dtype(column) and not is_bool_dtype(column))
+
+def _names_rows(column: "Series[Any]") -> bool:
+    """Whether most values occur once, as those of an identity do."""
+    if kind_of(column) != WORD:
+        return False
+    refuse_commas(column)
+    known = texts_in(column.dropna())
+    return known.nunique() >= max(FEWEST_NAMES, len(known) // 2 + 1)
 
 
-def _median(column: "Series[Any]") -> float:
-    known = numbers_of(column).dropna()
+def _left_out(column: "Series[Any]") -> str:
+    import pandas as pd
+
+    known = column.dropna()
+    said = f"{column.name!r} has {texts_in(known).nunique()} values in {len(known)} rows"
+    written = is_text(known) and not pd.to_numeric(known, errors="coerce").isna().any()
+    hint = "; its texts are numbers, turn them into such to keep it" if written else ""
+    return f"{said} and is left out{hint}"
+
+
+def _numbers(column: "Series[Any]", kind: str) -> "Series[Any]":
+    return numbers_of(column) if kind == NUMBER else seconds_of(column, kind)
+
+
+def _median(column: "Series[Any]", kind: str) -> float:
+    known = _numbers(column, kind).dropna()
     if known.empty:
         raise TableError(
             f"a column must hold at least one number, {column.name!r} has none; drop it."
@@ -143,7 +209,7 @@ def _median(column: "Series[Any]") -> float:
 
 
 def _categories(column: "Series[Any]") -> list[str]:
-    found = sorted(set(_texts(column)))
+    found = sorted(set(texts_in(column)))
     if len(found) > MOST_CATEGORIES:
         raise TableError(
             f"a column of text must be a category of at most {MOST_CATEGORIES} values, "
@@ -152,38 +218,24 @@ def _categories(column: "Series[Any]") -> list[str]:
     return found
 
 
-def _texts(column: "Series[Any]") -> "Series[Any]":
-    texts = column.astype(object).where(column.notna(), MISSING)
-    return texts.map(str).astype(object)
+def _known_texts(column: "Series[Any]", known: list[str]) -> "Series[Any]":
+    """The cells as the fit's own texts where they mean the same, else as they stand."""
+    own = {meaning(text): text for text in reversed(known)} | {text: text for text in known}
+    matched = texts_in(column).map(lambda text: own.get(text, own.get(meaning(text), text)))
+    return matched.astype(object)
 
 
-def numbers_of(column: "Series[Any]") -> "Series[Any]":
-    """The column as numbers, NaN where they are missing."""
-    import pandas as pd
-    from pandas.api.types import is_complex_dtype
-
-    if is_complex_dtype(column):
-        raise TableError(f"column {column.name!r} must hold real numbers, got {column.dtype}.")
-    numbers = pd.to_numeric(column, errors="coerce").astype("float64")
-    bad = numbers.isna() & column.notna() | np.isinf(numbers)
-    if bad.any():
-        first = column[bad].tolist()[0]
-        raise TableError(
-            f"column {column.name!r} must hold finite numbers, got {first!r:.100} in row "
-            f"{int(np.flatnonzero(bad)[0])} ({int(bad.sum())} such rows); correct or empty it."
-        )
-    return numbers
-
-
-def _notes(
-    medians: dict[str, float], categories: dict[str, list[str]], gaps: dict[str, int]
-) -> list[str]:
-    imputed = [
+def _notes(columns: Columns, table: "DataFrame") -> list[str]:
+    """What was done to the columns, in words."""
+    gaps = {name: int(table[name].isna().sum()) for name in columns.names}
+    said = [f"{name!r} is taken as {TIMES[kind]}" for name, kind in columns.times.items()]
+    said += [
         f"{gaps[name]} missing values of {name!r} are taken as its median, {median:.4g}"
-        for name, median in medians.items()
+        for name, median in columns.medians.items()
         if gaps[name]
     ]
-    encoded = [
-        f"{name!r} is a category of {len(values)} values" for name, values in categories.items()
-    ]
-    return imputed + encoded
+    for name, values in columns.categories.items():
+        said.append(f"{name!r} is a category of {len(values)} values")
+        if gaps[name]:
+            said.append(f"{gaps[name]} missing values of {name!r} are the category {MISSING!r}")
+    return said

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpn.columns import TableError, check_names, texts_of
+from gpn.cells import CODE, TableError, any_match
+from gpn.columns import check_names, texts_of
 from gpn.data.bounded import most_unfolded
 from gpn.saving import beside
 
@@ -19,14 +20,30 @@ CSV, PARQUET = (".csv", ".csv.gz", ".gz"), (".parquet", ".pq")
 
 
 def read(path: Path, texts: Iterable[str] | None = None) -> "DataFrame":
-    """The whole table; it must have rows. `texts` None: every column that is not of numbers."""
+    """The whole table; it must have rows.
+
+    `texts` None: every column that is not of numbers, and those of codes such as "01".
+    """
     import pandas as pd
 
     table = pd.concat(list(pieces_of(path, texts or (), whole=True)), ignore_index=True)
     if texts is not None:
         return table
-    found = texts_of(table)
+    found = [*texts_of(table), *_codes(path, table)]
     return read(path, found) if found else table
+
+
+def _codes(path: Path, table: "DataFrame") -> list[str]:
+    """The columns that were read as whole numbers, and have a cell such as "01"."""
+    if _kind(path) == "parquet":
+        return []
+    whole = [
+        name for name in table.select_dtypes("number") if (table[name].dropna() % 1 == 0).all()
+    ]
+    found: set[str] = set()
+    for piece in pieces_of(path, whole, whole=True) if whole else ():
+        found |= {name for name in whole if any_match(piece[name], CODE)}
+    return [name for name in whole if name in found]
 
 
 def sample(
@@ -102,7 +119,8 @@ def pieces_of(
 def _csv(path: Path, rows: int, texts: Iterable[str], *, whole: bool) -> Iterator["DataFrame"]:
     import pandas as pd
 
-    with _Inflated(path) if path.suffix == ".gz" else path.open("rb") as file:
+    _check_header(path)
+    with _opened(path) as file:
         options: Any = {"dtype": dict.fromkeys(texts, "str"), "low_memory": False}
         count = 0
         for piece in pd.read_csv(file, chunksize=rows, **options):
@@ -115,6 +133,20 @@ def _csv(path: Path, rows: int, texts: Iterable[str], *, whole: bool) -> Iterato
             yield piece
             if isinstance(file, _Inflated) and not whole:
                 file.left = file.most
+
+
+def _opened(path: Path) -> Any:
+    return _Inflated(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _check_header(path: Path) -> None:
+    """That no two columns have the same name: pandas would rename the second without a word."""
+    import pandas as pd
+
+    with _opened(path) as file:
+        options: Any = {"dtype": "str", "keep_default_na": False}
+        first = pd.read_csv(file, header=None, nrows=1, **options).iloc[0].tolist()
+    check_names(pd.DataFrame(columns=[name for name in first if name]))
 
 
 class _Inflated(gzip.GzipFile):

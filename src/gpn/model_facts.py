@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gpn.cells import TIMES
 from gpn.columns import Columns
 from gpn.core.task import Signature
 from gpn.fit_record import FitRecord
@@ -66,7 +67,8 @@ def numbers(what: str, values: Any, shape: tuple[int | None, ...]) -> NDArray[np
 def columns_of(facts: dict[str, Any], width: int) -> Columns:
     """The columns of a table's model, which make `width` numbers of each row."""
     given = facts["columns"]
-    require(isinstance(given, dict) and set(given) == {"medians", "categories"}, *_columns(given))
+    named = isinstance(given, dict) and set(given) | {"times"} == {"medians", "categories", "times"}
+    require(named, *_columns(given))
     medians, categories = given["medians"], given["categories"]
     require(isinstance(medians, dict) and isinstance(categories, dict), *_columns(given))
     require(not set(medians) & set(categories), "a column must be of one kind", given)
@@ -79,7 +81,17 @@ def columns_of(facts: dict[str, Any], width: int) -> Columns:
     require(total == width, f"columns must make {width} numbers of a row", total)
     require(type(facts["target"]) is str, "the target must be a text", facts["target"])
     require(facts["flat"] in (True, None), "a table must have one target", facts["flat"])
-    return Columns({name: float(value) for name, value in medians.items()}, categories)
+    known = {name: float(value) for name, value in medians.items()}
+    return Columns(known, categories, times=_times_of(given.get("times", {}), medians))
+
+
+def _times_of(given: Any, medians: Mapping[str, Any]) -> dict[str, str]:
+    """Which columns of numbers are seconds of a date or of a duration."""
+    right = isinstance(given, dict) and all(
+        name in medians and type(kind) is str and kind in TIMES for name, kind in given.items()
+    )
+    require(right, "times must say date or duration of columns of numbers", given)
+    return given
 
 
 def record_of(facts: Any, width: int, x: Tensor | None, y: Tensor | None) -> FitRecord | None:

@@ -14,8 +14,10 @@ from sklearn.base import is_classifier
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from gpn import metrics
-from gpn.columns import MOST_CATEGORIES, Columns, TableError, as_table, frame, numbers_of
+from gpn.cells import TableError, numbers_of
+from gpn.columns import Columns, frame
 from gpn.core.conformal import fewest_rows
+from gpn.core.shapes import require_level
 from gpn.estimators import (
     GPNClassifier,
     GPNRegressor,
@@ -25,11 +27,11 @@ from gpn.estimators import (
 from gpn.estimators.calibration import class_numbers
 from gpn.fit_record import FitRecord, diagnostics_of, some_rows
 from gpn.model_file import save_model
+from gpn.targets import is_class, target_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-MOST_CLASSES = 20
 FEWEST_TO_CALIBRATE = fewest_rows(0.95)
 MOST_SEEN = 0.5
 
@@ -57,11 +59,14 @@ class TableModel:
         """Mean, std and interval, or classes and their probabilities; and how unknown rows are.
 
         A calibrated classifier says of each class whether it is in the row's set of that level.
+        Rows keep their index, and one with a category that the fit has not seen is unknown.
         """
-        x = self.columns.encode(table)
+        require_level(level)
+        x, unseen = self.columns.encode_and_flag(table)
         known = self._classes(x, level) if self.is_classifier else self._numbers(x, level)
         scores, limit = self.estimator.ood_score(x), self.estimator.threshold(fpr)
-        return frame({**known, "ood_score": scores, "is_ood": scores > limit})
+        flags = {"ood_score": scores, "is_ood": (scores > limit) | unseen}
+        return frame({**known, **flags}, table.index)
 
     def _numbers(self, x: Any, level: float) -> dict[str, Any]:
         mean, std = self.estimator.predict(x, return_std=True)
@@ -86,7 +91,7 @@ class TableModel:
         def values(table: "DataFrame") -> "DataFrame":
             drawn = functions(self.columns.encode(table))
             own = self.estimator.classes_[drawn.argmax(1)] if self.is_classifier else drawn
-            return frame({f"draw_{i}": own[:, i] for i in range(n)})
+            return frame({f"draw_{i}": own[:, i] for i in range(n)}, table.index)
 
         return values
 
@@ -106,7 +111,7 @@ class TableModel:
                 f"a calibration must have at least {FEWEST_TO_CALIBRATE} rows, which 95 % takes, "
                 f"got {len(x)}; label more."
             )
-        labels = _as_numbers(self.estimator, y)
+        labels = self._labels(y)
         seen = 0.0 if self.record is None else self.record.share_in(x, labels)
         if seen > MOST_SEEN:
             raise TableError(
@@ -117,25 +122,41 @@ class TableModel:
 
     def evaluate(self, table: "DataFrame", strangers: "DataFrame | None" = None) -> dict[str, Any]:
         """How good predictions are on labeled rows; with strangers, how well those are told."""
-        x, y = self.columns.encode(table), target_of(table, self.target)
+        (x, unseen), y = self.columns.encode_and_flag(table), target_of(table, self.target)
         measured = self._class_metrics(x, y) if self.is_classifier else self._errors(x, y)
-        scores = self.estimator.ood_score(x)
-        limit = self.estimator.threshold()
-        measured = {"rows": len(x), **measured, "flagged": float((scores > limit).mean())}
+        scores, flagged = self._scored(x, unseen)
+        measured = {"rows": len(x), **measured, "flagged": flagged}
         if strangers is None:
             return measured
-        theirs = self.estimator.ood_score(self.columns.encode(strangers))
+        theirs, told = self._scored(*self.columns.encode_and_flag(strangers))
         pair = torch.from_numpy(scores), torch.from_numpy(theirs)
         return {
             **measured,
             "strangers": len(theirs),
-            "strangers_flagged": float((theirs > limit).mean()),
+            "strangers_flagged": told,
             "ood_auc": metrics.ood_auc(*pair),
             "ood_fpr95": metrics.ood_fpr95(*pair),
         }
 
+    def _scored(self, x: Any, unseen: Any) -> tuple[Any, float]:
+        """The rows' scores, and the share of rows that is flagged."""
+        scores = self.estimator.ood_score(x)
+        return scores, float(((scores > self.estimator.threshold()) | unseen).mean())
+
+    def _labels(self, y: "Series[Any]") -> Any:
+        """Targets, or the numbers of classes; other numbers than those of the fit are explained."""
+        try:
+            return _as_numbers(self.estimator, y)
+        except ValueError as error:
+            if not self.is_classifier or self.estimator.classes_.dtype.kind not in "iu":
+                raise
+            raise TableError(
+                f"{error} Where {self.target!r} counts or measures something, fit it as numbers: "
+                "gpn fit --kind regression, or fit_table(..., classes=False)."
+            ) from error
+
     def _errors(self, x: Any, y: "Series[Any]") -> dict[str, Any]:
-        truth, mean = _as_numbers(self.estimator, y), self.estimator.predict(x)
+        truth, mean = self._labels(y), self.estimator.predict(x)
         low, high = self.estimator.predict_interval(x)
         return {
             "rmse": float(root_mean_squared_error(truth, mean)),
@@ -146,7 +167,7 @@ class TableModel:
         }
 
     def _class_metrics(self, x: Any, y: "Series[Any]") -> dict[str, float]:
-        numbers = torch.from_numpy(class_numbers(self.estimator.classes_, y))
+        numbers = torch.from_numpy(self._labels(y)).long()
         p = torch.from_numpy(self.estimator.predict_proba(x))
         return {
             **self._set_metrics(x, numbers.numpy()),
@@ -190,6 +211,7 @@ def fit_table(
 
     With `keep_rows` the model carries at most 2,000 labeled rows, for its report.
     """
+    target = str(target)
     y = target_of(labeled, target)
     columns = Columns.of(labeled, target)
     kinds: dict[bool, Any] = {False: GPNRegressor, True: GPNClassifier}
@@ -233,46 +255,3 @@ def _as_numbers(estimator: Any, y: "Series[Any]") -> Any:
     if not is_classifier(estimator):
         return np.asarray(numbers_of(y))
     return class_numbers(estimator.classes_, y).astype(np.float64)
-
-
-def target_of(table: "DataFrame", target: str) -> "Series[Any]":
-    """The target's column, complete."""
-    table = as_table(table)
-    if target not in table.columns:
-        near = ", ".join(map(str, list(table.columns)[:8]))
-        hint = "; are the columns separated by commas?" if len(table.columns) == 1 else ""
-        raise TableError(f"the target must be a column, got {target!r}; there are {near}, …{hint}")
-    y = table[target]
-    if y.isna().any():
-        raise TableError(
-            f"the target {target!r} must be known in every row, it is missing in "
-            f"{int(y.isna().sum())} of {len(y)}; move those rows to the unlabeled table."
-        )
-    return y
-
-
-def is_class(y: "Series[Any]") -> bool:
-    """Texts, yes and no, and a few whole numbers that come again and again are classes."""
-    from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
-
-    if is_numeric_dtype(y) and not is_bool_dtype(y):
-        return bool(is_integer_dtype(y) and y.nunique() <= min(MOST_CLASSES, len(y) // 3))
-    _refuse_spoilt_numbers(y)
-    if y.nunique() > MOST_CATEGORIES:
-        raise TableError(
-            f"a target of text must be of at most {MOST_CATEGORIES} classes, {y.name!r} has "
-            f"{y.nunique()}."
-        )
-    return True
-
-
-def _refuse_spoilt_numbers(y: "Series[Any]") -> None:
-    """Raise where a target is of numbers but for some cells."""
-    import pandas as pd
-
-    bad = pd.to_numeric(y, errors="coerce").isna()
-    if 0 < bad.sum() < len(y) / 2:
-        raise TableError(
-            f"the target {y.name!r} must be numbers or classes, it is numbers but for "
-            f"{y[bad].iloc[0]!r} and {int(bad.sum()) - 1} other cells; correct or drop those rows."
-        )

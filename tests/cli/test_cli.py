@@ -14,7 +14,9 @@ import pytest
 
 import gpn
 from gpn.columns import Columns, TableError
-from gpn.table_model import TableModel, fit_table, is_class
+from gpn.table_model import TableModel, fit_table
+from gpn.targets import is_class
+from gpn.unseen import UnseenWarning
 from tests.cli.command import FIT, PREDICT, Command, check_refusal, done, rows
 
 
@@ -164,7 +166,8 @@ def test_columns_survive_json_and_new_values() -> None:
     again = Columns(**json.loads(json.dumps(columns.facts())))
     np.testing.assert_array_equal(again.encode(table), columns.encode(table))
     new = table.head(2).assign(colour=["violet", None], heat=[np.nan, 310.0])
-    encoded = again.encode(new)
+    with pytest.warns(UnseenWarning, match="2 of 2 rows hold .* such as 'violet'; it knows 'blue'"):
+        encoded = again.encode(new)
     assert encoded[0, 2:].sum() == 0, "an unknown category is none of the known ones"
     assert encoded[0, 1] == table["heat"].median()
     with pytest.raises(TableError, match="'size' is missing"):

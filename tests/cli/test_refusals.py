@@ -33,9 +33,12 @@ BAD_FITS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
     ),
     (spoil("labeled.csv", lambda t: t.assign(**{"yield": "same"})), FIT, "two classes at least"),
     (
-        spoil("labeled.csv", lambda t: t.assign(id=[f"n{i}" for i in range(len(t))])),
+        spoil(
+            "labeled.csv",
+            lambda t: pd.concat([t, t]).assign(id=[f"n{i % 150}" for i in range(400)]),
+        ),
         FIT,
-        "'id' has 200",
+        "'id' has 150",
     ),
     (spoil("labeled.csv", lambda t: t[["yield"]]), FIT, "must have columns beside 'yield'"),
     (

@@ -7,6 +7,7 @@ import pytest
 from gpn.report.neighbours import comparisons, differences, nearest
 from gpn.report.rows import Picked, Rows, features, most_unknown, rows_of, typical
 from gpn.table_model import TableModel
+from gpn.unseen import UnseenWarning
 from tests.report.conftest import MARKUP, WORD
 
 
@@ -35,7 +36,8 @@ def test_a_row_that_was_changed_in_one_feature_differs_in_that_one(
     numbers_model: TableModel, test_rows: pd.DataFrame
 ) -> None:
     table = test_rows.iloc[:1].assign(**{MARKUP: 1e4, "colour": "violet"})
-    rows = rows_of(numbers_model, "test", table)
+    with pytest.warns(UnseenWarning, match="such as 'violet'"):
+        rows = rows_of(numbers_model, "test", table)
     other = numbers_model.columns.encode(test_rows.iloc[:1])[0]
     found = differences(numbers_model, Picked(rows, 0, "unknown"), other)
     assert [feature["name"] for feature in found] == [MARKUP, "colour"]

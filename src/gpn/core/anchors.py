@@ -161,9 +161,9 @@ class SpectralAnchors(Anchors):
         if generator.blocks == outputs:
             slopes = matrix[:, :, None].expand(-1, -1, outputs)
         else:
-            like = {"dtype": matrix.dtype, "device": matrix.device}
-            eye = torch.eye(outputs, **like)[None] if roots is None else roots
-            mixed = torch.einsum("pn,nab->apnb", matrix, eye.expand(matrix.shape[1], -1, -1))
+            if roots is None:
+                roots = torch.eye(outputs, dtype=matrix.dtype, device=matrix.device)[None]
+            mixed = torch.einsum("pn,nab->apnb", matrix, roots.expand(matrix.shape[1], -1, -1))
             slopes = mixed.reshape(-1, *mixed.shape[2:])
         return torch.cat([torch.zeros_like(slopes[:1]), slopes])
 

@@ -15,7 +15,7 @@ class JitterWarning(GPNWarning):
     """A matrix was not positive definite in floating point, and something was added to it."""
 
 
-class NotPositiveDefinite(torch.linalg.LinAlgError, ValueError):  # type: ignore[name-defined, misc]
+class NotPositiveDefinite(torch.linalg.LinAlgError, ValueError):  # type: ignore[name-defined]
     """A matrix that has no Cholesky factor: what was given does not allow one."""
 
 
