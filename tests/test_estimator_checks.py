@@ -11,6 +11,7 @@ from gpn.estimators import GPNClassifier, GPNRegressor
 pytestmark = [
     pytest.mark.filterwarnings("ignore:a fit should see unlabeled rows"),
     pytest.mark.filterwarnings("ignore:the code axes should hold most"),
+    pytest.mark.filterwarnings("ignore:y should hold two values at least"),
 ]
 
 SHORT = GPNConfig(

@@ -140,6 +140,7 @@ def test_all_features_constant_leave_the_mean() -> None:
     np.testing.assert_allclose(p[:, 0], (KIND == "high").mean(), atol=0.25)
 
 
+@pytest.mark.filterwarnings("ignore:y should hold two values at least")
 @pytest.mark.parametrize("value", [0.0, 5.0, 1e12, 1e-12])
 @pytest.mark.parametrize("anchor", ["joint", "conditioned", "independent"])
 def test_a_constant_target_is_predicted_as_it_is(value: float, anchor: str) -> None:
@@ -165,6 +166,7 @@ def test_repeated_rows_with_other_labels_leave_noise() -> None:
     assert ((p > 0.02) & (p < 0.98)).all(), "no row's class is certain"
 
 
+@pytest.mark.filterwarnings("ignore:y should hold two values at least")
 def test_one_label_is_enough_for_numbers_and_not_for_classes() -> None:
     model = regressor(X[:1], Y[:1], POOL)
     mean, std = model.predict(np.concatenate([X[:1], POOL]), return_std=True)

@@ -1,11 +1,14 @@
 """Which labels set the threshold of `is_ood`, and what share of known rows it flags."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import gpn
-from gpn import GPNClassifier, GPNConfig, GPNRegressor, TrainConfig
-from gpn.estimators.base import _split
+from gpn import GPNClassifier, GPNConfig, GPNRegressor, MLPTrunk, TrainConfig
+from gpn.estimators.base import threshold_of
+from gpn.estimators.holding_out import FEWEST_TO_FOLD, FOLDS, folds, split
 from tests.test_estimators import POOL, SHORT, X, Y
 
 RNG = np.random.default_rng(1)
@@ -69,8 +72,69 @@ def test_a_rare_class_is_never_held_out_whole() -> None:
 def test_copies_of_a_row_are_not_held_out_from_themselves() -> None:
     """Weights of three: every held-out row leaves with all of its copies."""
     rows = np.repeat(np.arange(80), 3)
-    kept, held_out = _split(rows, None, np.random.RandomState(0))
+    kept, held_out = split(rows, None, np.random.RandomState(0))
     assert not set(rows[kept]) & set(rows[held_out])
     assert len(set(rows[held_out])) == 19
-    few = _split(np.repeat(np.arange(20), 3), None, np.random.RandomState(0))
+    few = split(np.repeat(np.arange(20), 3), None, np.random.RandomState(0))
     assert len(few[1]) == 60, "twenty labels are few, however often they are repeated"
+
+
+def law_of_forty(seed: int) -> tuple[Any, Any, Any]:
+    """Rows of N(0, I) with two classes, a wider pool, and new rows of the first law."""
+    rng = np.random.default_rng(seed)
+    x, new = rng.normal(size=(40, 2)), rng.normal(size=(500, 2))
+    model = GPNClassifier(FOLLOWING, random_state=seed)
+    return model.fit(x, x[:, 0] > 0, 2 * rng.normal(size=(100, 2))), x, new
+
+
+FOLLOWING = GPNConfig(
+    anchor="joint",
+    n_axes=15,
+    noise_axes=20,
+    reference_rows=64,
+    trunk=MLPTrunk(widths=(32,), fourier=16),
+    train=TrainConfig(steps=80, pool_batch=16, learning_rate=2e-2),
+)
+
+
+def test_few_labels_of_classes_keep_the_promise() -> None:
+    """Scores of labels that were learnt let three times as many new rows through."""
+    flagged, before = [], []
+    for seed in (1, 2):
+        model, x, new = law_of_forty(seed)
+        assert len(model.reference_scores_) == 40
+        flagged.append(model.is_ood(new).mean())
+        learnt = threshold_of(model.ood_score(x), 0.05)
+        before.append((model.ood_score(new) > learnt).mean())
+    assert np.mean(flagged) <= 0.05 < np.mean(before)
+
+
+def test_every_class_is_dealt_out_and_the_only_one_is_not() -> None:
+    classes = np.repeat([0, 1, 2, 3], [1, 2, 10, 7])
+    groups = np.arange(20)
+    parts = folds(groups, classes, np.random.RandomState(0))
+    held_out = np.concatenate(parts)
+    assert len(parts) == FOLDS
+    assert sorted(held_out) == list(range(1, 20)), "each once, but for the first"
+    for rows in parts:
+        assert set(np.delete(classes, rows)) == {0, 1, 2, 3}
+        assert np.bincount(classes[rows], minlength=4)[2] in (3, 4)
+
+
+def test_copies_are_dealt_out_together_and_few_not_at_all() -> None:
+    groups = np.repeat(np.arange(9), 3)
+    parts = folds(groups, np.repeat(np.arange(9) % 2, 3), np.random.RandomState(0))
+    assert all(len(rows) == 9 and len(set(groups[rows])) == 3 for rows in parts)
+    few = np.arange(FEWEST_TO_FOLD - 1)
+    assert folds(few, few % 2, np.random.RandomState(0)) == []
+    model = GPNClassifier(SHORT.replace(train=TrainConfig(steps=2)), random_state=0)
+    model.fit(X[:4], [0, 0, 1, 1], POOL)
+    np.testing.assert_allclose(model.reference_scores_, np.sort(model.ood_score(X[:4])))
+
+
+def test_other_methods_of_classes_are_fitted_again_too() -> None:
+    settings = {"train": TrainConfig(steps=20)}
+    model = gpn.PosteriorClassifier("dropout", settings=settings, random_state=0)
+    model.fit(X[:30], X[:30, 0] > 0, POOL)
+    assert len(model.reference_scores_) == 30
+    assert not np.allclose(model.reference_scores_, np.sort(model.ood_score(X[:30])))

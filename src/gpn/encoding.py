@@ -29,7 +29,8 @@ def encode(value: Any) -> Any:
         return value
     raise TypeError(
         "a configuration must hold numbers, texts, tuples and other configurations to be saved, "
-        f"got {type(value).__name__}; a posterior with your own nn.Module cannot be saved yet."
+        f"got {type(value).__name__}; use pickle or joblib for a model with your own nn.Module, "
+        "which keep its class by name."
     )
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from torch import Tensor
 
+from gpn.constructor_options import given_to, options_of
 from gpn.core.posterior import Posterior
 from gpn.encoding import decode_settings, encode
 from gpn.estimators import GPNClassifier, GPNRegressor, PosteriorClassifier, PosteriorRegressor
@@ -109,6 +110,7 @@ def _facts(model: Any) -> dict[str, Any]:
         "class": type(model).__name__,
         "method": getattr(model, "method", None),
         "settings": settings and {name: encode(value) for name, value in settings.items()},
+        "given": given_to(model),
         "n_features": int(model.n_features_in_),
         "features": None if names is None else [str(name) for name in names],
         "classes": None if classes is None else classes.tolist(),
@@ -143,7 +145,10 @@ def _arrays(model: Any) -> dict[str, NDArray[np.float64]]:
 
 
 def _empty(facts: Mapping[str, Any], posterior: Posterior) -> Any:
-    """The estimator, not yet fitted; a GPN's configuration is the one that was resolved."""
+    """The estimator, not yet fitted, with the options that it was made with.
+
+    Of older files these are not known: a GPN's configuration is then the one that was resolved.
+    """
     name = facts["class"]
     if name not in KINDS:
         raise ValueError(f"a model file must name one of gpn's estimators, got {name!r}.")
@@ -151,10 +156,11 @@ def _empty(facts: Mapping[str, Any], posterior: Posterior) -> Any:
     if is_classifier(kind()) != posterior.signature.is_classification:
         raise ValueError(f"a {name} must hold a posterior of its own kind, this one does not.")
     config: Any = getattr(posterior, "config", None)
-    method, settings = facts["method"], facts.get("settings")
+    method, settings, given = facts["method"], facts.get("settings"), facts.get("given")
     if issubclass(kind, GPNRegressor | GPNClassifier):
         require(method is None and isinstance(config, GPNConfig), "a GPN must be one", method)
-        return kind(config)
+        return kind(config) if given is None else kind(**options_of(given, kind))
     require(type(method) is str, "a method must have a name", method)
     require(settings is None or isinstance(settings, dict), "settings must have names", settings)
-    return kind(method, settings=settings and decode_settings(settings, type(config)))
+    decoded = settings and decode_settings(settings, type(config))
+    return kind(method, settings=decoded, **({} if given is None else options_of(given, kind)))

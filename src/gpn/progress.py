@@ -30,10 +30,10 @@ def progress_bar(label: str, *, show: bool | None = None) -> Iterator[Report]:
     row, started = bar.add_task(label, total=None, terms=""), time.monotonic()
 
     def report(step: int, steps: int, values: dict[str, float]) -> None:
-        if time.monotonic() - started > QUIET_SECONDS:
-            bar.start()
         terms = "  ".join(f"{name} {value:.3g}" for name, value in values.items())
         bar.update(row, completed=step, total=steps, terms=terms)
+        if time.monotonic() - started > QUIET_SECONDS:
+            bar.start()
 
     try:
         yield report

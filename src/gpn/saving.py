@@ -71,8 +71,14 @@ class Saveable(Protocol):
     def restore(cls, config: Any, signature: Signature, tensors: dict[str, Tensor]) -> Any: ...
 
 
-def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
-    """Write `posterior` to `path`; the file appears complete or not at all."""
+def save(posterior: Any, path: str | os.PathLike[str]) -> None:
+    """Write a posterior, or a model as its own `save` does; the file is complete or not there."""
+    from gpn.estimators.base import Estimator
+    from gpn.table_model import TableModel
+
+    if isinstance(posterior, Estimator | TableModel):
+        posterior.save(path)
+        return
     if not isinstance(posterior, Saveable):
         raise TypeError(
             "a posterior must have config, tensors() and restore() to be saved, "

@@ -5,7 +5,13 @@ import torch
 from torch import Tensor
 
 import gpn
-from gpn.core.strangers import made_up_images, made_up_rows, random_phases, shuffled_patches
+from gpn.core.strangers import (
+    made_up,
+    made_up_images,
+    made_up_rows,
+    random_phases,
+    shuffled_patches,
+)
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -105,6 +111,14 @@ def test_the_others_are_uniform_on_a_range_a_fifth_wider_on_both_sides() -> None
     torch.testing.assert_close(unit.var(0), torch.full((3,), 1 / 12), atol=error / 12, rtol=0)
     assert unit.T.corrcoef().triu(1).abs().max() < error
     assert (anywhere[:, 3] == 7.0).all(), "a column that never changes does not change here"
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (4, 2, 2, 2)])
+def test_rows_of_other_axes_are_taken_for_those_of_a_table(shape: tuple[int, ...]) -> None:
+    x = some(10, *shape)
+    made = made_up(x, 6, seeded())
+    assert torch.equal(made.flatten(1), made_up_rows(x.flatten(1), 6, seeded()))
+    assert made.shape == (6, *shape)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 40])

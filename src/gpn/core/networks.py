@@ -32,7 +32,9 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or x.device.type != "cpu":
+        if not self.training:
+            return x
+        if x.device.type != "cpu":
             return super().forward(x)
         left_out = min(round(self.p * 2**16), 2**16 - 1)
         drawn = torch.randint(-(2**63), 2**63 - 1, (-(-x.numel() // 4),)).view(torch.int16)
@@ -222,14 +224,27 @@ class ModuleTrunk(Trunk):
 
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
         module = copy.deepcopy(self.module).cpu().float()
+        width = _width(module.eval(), input_shape)
+        return Frozen(module, width) if self.is_frozen else module.train(), width
+
+
+def _width(module: nn.Module, input_shape: tuple[int, ...]) -> int:
+    """How many features the module makes of a row, by a trial of two."""
+    try:
         with torch.no_grad():
-            shape = tuple(module.eval()(torch.zeros(2, *input_shape)).shape)
-        if len(shape) != 2 or shape[0] != 2:
-            raise ValueError(
-                f"the trunk's module must map 2 inputs to features of shape (2, h), got {shape}; "
-                "end it with nn.Flatten()."
-            )
-        return Frozen(module, shape[1]) if self.is_frozen else module.train(), shape[1]
+            shape = tuple(module(torch.zeros(2, *input_shape)).shape)
+    except Exception as error:
+        raise ValueError(
+            f"the trunk's module must take rows of shape {input_shape}, two of them as a tensor of "
+            f"shape {(2, *input_shape)}, got {type(error).__name__} from it ({error!s:.300}); "
+            "adapt its first layer, or reshape X."
+        ) from error
+    if len(shape) != 2 or shape[0] != 2:
+        raise ValueError(
+            f"the trunk's module must map 2 inputs to features of shape (2, h), got {shape}; "
+            "end it with nn.Flatten()."
+        )
+    return int(shape[1])
 
 
 def refuse_extras(trunk: Trunk, who: str) -> None:

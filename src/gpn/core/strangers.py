@@ -15,8 +15,10 @@ PATCHES = 4
 
 
 def made_up(rows: Tensor, count: int, rng: torch.Generator) -> Tensor:
-    """`count` strangers to rows of a table, or to images."""
-    return (made_up_rows if rows.ndim == 2 else made_up_images)(rows, count, rng)
+    """`count` strangers to images, or to rows of a table; other rows are taken for such."""
+    if rows.ndim == 4:
+        return made_up_images(rows, count, rng)
+    return made_up_rows(rows.flatten(1), count, rng).unflatten(1, rows.shape[1:])
 
 
 def made_up_images(images: Images, count: int, rng: torch.Generator) -> Float[Tensor, "m c h w"]:

@@ -7,19 +7,23 @@
 Rows are scaled here, column by column; what comes back is in the units of the data.
 """
 
-from typing import Any
+import math
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gpn.core.likely_prior import likely_prior
+from gpn.core.likely_prior import LOG_NOISE_MEAN, likely_prior
 from gpn.core.networks import ModuleTrunk, Trunk
 from gpn.core.task import Task
 from gpn.core.types import as_generator
-from gpn.estimators.base import Array, MadeUpPoolWarning, to_numpy
+from gpn.estimators.base import Array, Estimator, to_numpy
 from gpn.estimators.classification import Classifier
-from gpn.estimators.regression import Regressor
+from gpn.estimators.nested import replaced, settings_of
+from gpn.estimators.outliers import OutlierWarning
+from gpn.estimators.regression import OneValueWarning, Regressor
+from gpn.estimators.unlabeled import MadeUpPoolWarning
 from gpn.methods import registry
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.methods.gpn.frozen import is_frozen
@@ -29,6 +33,8 @@ __all__ = [
     "GPNClassifier",
     "GPNRegressor",
     "MadeUpPoolWarning",
+    "OneValueWarning",
+    "OutlierWarning",
     "PosteriorClassifier",
     "PosteriorRegressor",
 ]
@@ -37,7 +43,7 @@ __all__ = [
 MOST_TO_JUDGE = 500
 
 
-class _GPN:
+class _GPN(Estimator):
     """Builds a GPN from the constructor's options."""
 
     def __init__(
@@ -55,18 +61,43 @@ class _GPN:
         self.random_state = random_state
         self.verbose = verbose
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001
+        """The constructor's options; if `deep` those of the configuration, too, as config__beta."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        known = self.config is None or isinstance(self.config, GPNConfig)
+        return params | settings_of("config", self._config()) if deep and known else params
+
+    def set_params(self, **params: Any) -> Self:
+        """Change options; config__beta=0.1 is config=config.replace(beta=0.1)."""
+        inner = {name: params.pop(name) for name in list(params) if name.startswith("config__")}
+        super().set_params(**params)
+        for name, value in inner.items():
+            self.config = replaced(self._config(), name.split("__")[1:], value)
+        return self
+
+    def _config(self) -> GPNConfig:
+        if self.config is None:
+            return GPNConfig()
+        if isinstance(self.config, GPNConfig):
+            return self.config
+        hint = "; try GPNConfig(**config)" if isinstance(self.config, dict) else ""
+        raise TypeError(
+            f"config must be a gpn.GPNConfig, or None for a choice by the data, got "
+            f"{type(self.config).__name__}{hint}."
+        )
+
     def _given(self) -> GPNConfig:
         """The configuration with the module in it."""
-        config = GPNConfig() if self.config is None else self.config
+        config = self._config()
         if self.module is None:
             return config
         if isinstance(self.module, Trunk):
             return config.replace(trunk=self.module)
         return config.replace(trunk=ModuleTrunk(module=self.module))
 
-    def _scale(self, X: Any) -> Scale:
+    def _scale(self, X: Array, pool: Array | None) -> Scale:
         """A frozen module expects the units that it was trained with: its rows are not scaled."""
-        return Scale.none() if is_frozen(self._given()) else Scale.of(X)
+        return Scale.none() if is_frozen(self._given()) else super()._scale(X, pool)
 
     def _knows_left_out(self, task: Task) -> bool:
         """Where the fit follows the prior's exact posterior, rather than telling rows apart."""
@@ -78,14 +109,32 @@ class _GPN:
 
     def _method(self, task: Task) -> GPN:
         config = self._given()
-        if config.prior is None and self._knows_left_out(task):
-            prior, noise_std = likely_prior(*_some(task))
-            config = config.replace(prior=prior, noise_std=config.noise_std or noise_std)
+        if self._knows_left_out(task):
+            config = _likely(config, task)
         config = config.resolved(task)
         assert config.train is not None
         if self.device != "auto":
             config = config.replace(train=config.train.replace(device=self.device))
         return GPN(config)
+
+    def _found(self, method: Any) -> GPNConfig:
+        """The fit's own, so that β and the noise are not searched for again."""
+        assert isinstance(self.posterior_, GPNPosterior)
+        return self.posterior_.config
+
+
+def _likely(config: GPNConfig, task: Task) -> GPNConfig:
+    """The configuration with the likeliest prior and noise, where it leaves them open.
+
+    One value, which is 0 once scaled, is likeliest under the smallest prior and without noise, so
+    that it decides nothing: the noise is then what it is expected to be before labels are seen.
+    """
+    if not bool((task.y_obs != task.y_obs[0]).any()):
+        return config.replace(noise_std=config.noise_std or math.exp(LOG_NOISE_MEAN / 2))
+    if config.prior is not None:
+        return config
+    prior, noise_std = likely_prior(*_some(task))
+    return config.replace(prior=prior, noise_std=config.noise_std or noise_std)
 
 
 def _some(task: Task) -> tuple[Tensor, Tensor]:
@@ -101,7 +150,10 @@ class GPNRegressor(_GPN, Regressor):
     and the noise of labels by marginal likelihood where the fit follows a posterior. module: your
     own trunk, a torch module from rows to features, or one of gpn's trunks; if its parameters want
     no gradient it is used as it is, on rows as they are given, and only what follows it is trained.
+    A model with a torch module is saved by pickle or joblib, others by `save`, too.
     device: "auto" takes a GPU if there is one. verbose: a progress bar.
+
+    A search names what it changes: GridSearchCV(GPNRegressor(), {"config__beta": [0.1, 1.0]}).
     """
 
     def _left_out_scores(self, x: Tensor) -> Array:
@@ -120,7 +172,7 @@ class GPNClassifier(_GPN, Classifier):
     """A Generative Posterior Network for classes; the options are those of `GPNRegressor`."""
 
 
-class _Named:
+class _Named(Estimator):
     """Builds any method by its name."""
 
     def __init__(

@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,27 +14,28 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from gpn.core.checkpoint import Where
 from gpn.core.conformal import conformal_rank
-from gpn.core.diagnostic import GPNWarning
 from gpn.core.pool import Pool, bounded_rows
 from gpn.core.posterior import Posterior
-from gpn.core.strangers import made_up
 from gpn.core.task import Task, pool_outside_memory
 from gpn.core.types import as_generator
+from gpn.estimators.holding_out import (
+    FEWEST_TO_HOLD_OUT,
+    fit_without,
+    folds,
+    groups_of,
+    shortened,
+    split,
+)
+from gpn.estimators.outliers import scale_of_rows
 from gpn.estimators.pieces import in_pieces
+from gpn.estimators.unlabeled import check_kind, checked_rows, made_up_pool, shape_of
 from gpn.methods.gpn.config import JOINT_DIMENSIONS
 from gpn.scaling import Scale
 
 Array = NDArray[Any]
 FEW_LABELS = 1000
-FEWEST_TO_HOLD_OUT = 50
-ENOUGH_HELD_OUT = 19  # the highest of 19 is exceeded by one new row in twenty
-MOST_HELD_OUT = 1000
 MOST_REPEATS = 10
 DRAWS = 200
-
-
-class MadeUpPoolWarning(GPNWarning):
-    """No unlabeled rows were given, and some had to be made up."""
 
 
 class Estimator(BaseEstimator):
@@ -43,9 +43,7 @@ class Estimator(BaseEstimator):
 
     Attributes after `fit`
         posterior_: what was fitted, in scaled units. x_scale_: how columns were scaled.
-        reference_scores_: sorted OOD scores of known rows, which set the threshold of `is_ood`:
-        of labels that were held out; with fewer than 50, of the labels as if they had not been
-        given, where that has a closed form, else of the labels themselves.
+        reference_scores_: sorted OOD scores of known rows, which set `threshold`.
     """
 
     verbose: bool
@@ -65,12 +63,12 @@ class Estimator(BaseEstimator):
         """Scores of the labels at `x`, each as if it had not been given."""
         raise NotImplementedError
 
-    def _scale(self, X: Array) -> Scale:
+    def _scale(self, X: Array, pool: Array | None) -> Scale:
         """How columns are brought to what a network expects."""
-        return Scale.of(X)
+        return scale_of_rows(X, pool, getattr(self, "feature_names_in_", None))
 
-    def _scores(self, x: torch.Tensor) -> Array:
-        """Larger is more unknown."""
+    def _scores(self, x: torch.Tensor, posterior: Posterior | None = None) -> Array:
+        """Larger is more unknown; None is the fitted posterior."""
         raise NotImplementedError
 
     def _weighted(self, X: Array, y: Array, weights: Any) -> tuple[Array, Array]:
@@ -88,33 +86,70 @@ class Estimator(BaseEstimator):
     ) -> None:
         """Fit, and remember the scores of labels that the fit did not see, or as if it had not."""
         state = check_random_state(self.random_state)
+        task, seed = self._task(X, y, X_unlabeled, n_classes, state)
+        groups, classes = groups_of(X, y), y if n_classes else None
+        if groups[-1] + 1 < FEWEST_TO_HOLD_OUT and self._knows_left_out(task):
+            self._learn_from(task, seed, checkpoint)
+            scores = self._left_out_scores(task.x_obs)
+        else:
+            kept, held_out = split(groups, classes, state)
+            method = self._learn_from(task.labels(torch.from_numpy(kept)), seed, checkpoint)
+            spared = classes is None or len(kept) < len(X)
+            parts = [] if spared else folds(groups, y, state)
+            if parts:
+                scores = self._cross_fitted(method, task, parts, seed)
+            else:
+                scores = self._scores(task.x_obs[held_out])
+        self.reference_scores_ = np.sort(scores)
+
+    def _task(
+        self,
+        X: Array,
+        y: Array,
+        X_unlabeled: Any,
+        n_classes: int | None,
+        state: np.random.RandomState,
+    ) -> tuple[Task, int]:
+        """Labels and unlabeled rows, scaled, and the seed of the fit."""
         pool = self._scaled_pool(X, X_unlabeled)
         dtype = _precision(X)
         x, seed = self._rows(X).to(dtype), as_seed(state)
-        unlabeled = _made_up(x, seed) if pool is None else pool.to(x.device, dtype)
+        unlabeled = made_up_pool(x, seed) if pool is None else pool.to(x.device, dtype)
         targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
-        task = Task(x, targets, pool=unlabeled, n_classes=n_classes)
-        held_out = np.arange(0)
-        groups = _groups(X, y)
-        if groups[-1] + 1 >= FEWEST_TO_HOLD_OUT or not self._knows_left_out(task):
-            kept, held_out = _split(groups, y if n_classes else None, state)
-            task = task.labels(torch.from_numpy(kept))
-        show = True if self.verbose else None
+        return Task(x, targets, pool=unlabeled, n_classes=n_classes), seed
+
+    def _learn_from(self, task: Task, seed: int, checkpoint: Where) -> Any:
+        """Fit the posterior, and return the method that did."""
         method = self._method(task)
         keep = {} if checkpoint is None else self._kept_in(checkpoint, method)
+        show = True if self.verbose else None
         self.posterior_ = method.fit(task, rng=seed, progress=show, **keep)
-        scores = self._scores(x[held_out]) if len(held_out) else self._left_out_scores(x)
-        self.reference_scores_ = np.sort(scores)
+        return method
+
+    def _cross_fitted(self, method: Any, task: Task, parts: list[Array], seed: int) -> Array:
+        """Scores of labels under fits that did not see them."""
+        again = shortened(method, self._found(method))
+        fits = (fit_without(again, task, rows, seed) for rows in parts)
+        return np.concatenate(
+            [self._scores(task.x_obs[rows], fit) for rows, fit in zip(parts, fits, strict=True)]
+        )
+
+    def _found(self, method: Any) -> Any:
+        """The configuration to fit again with, if the method has one."""
+        return getattr(method, "config", None)
 
     def _scaled_pool(self, X: Array, X_unlabeled: Any) -> torch.Tensor | Pool | None:
         """Unlabeled rows, scaled as they and the labels want it; a sample stands for a big pool."""
+        check_kind(X_unlabeled)
         source = pool_outside_memory(X_unlabeled)
         if source is None:
-            rows = None if X_unlabeled is None else self._validated(X_unlabeled)
-            self.x_scale_ = self._scale(X if rows is None else np.concatenate([X, rows]))
+            rows = None
+            if X_unlabeled is not None:
+                rows = checked_rows(X_unlabeled, X, self._validated)
+            self.x_scale_ = self._scale(X, rows)
             return None if rows is None else self._rows(rows)
         sample = to_numpy(source.sample(bounded_rows(X[0].size), as_generator(0)))
-        self.x_scale_ = self._scale(np.concatenate([X, self._validated(sample)]))
+        self.x_scale_ = self._scale(X, checked_rows(sample, X, self._validated))
         return source.mapped(lambda part: self._rows(to_numpy(part)))
 
     def _kept_in(self, checkpoint: Where, method: Any) -> dict[str, Any]:
@@ -145,8 +180,17 @@ class Estimator(BaseEstimator):
 
     def _inputs(self, X: Any) -> torch.Tensor:
         """New rows, checked and scaled as in the fit."""
-        check_is_fitted(self)
+        self._check_axes(X)
         return self._rows(self._validated(X))
+
+    def _check_axes(self, X: Any) -> None:
+        """Raise unless new rows are shaped like those of the fit; of tables scikit-learn tells."""
+        check_is_fitted(self)
+        wanted, came = self.posterior_.signature.input_shape, shape_of(X)
+        if max(len(came), len(wanted) + 1) > 2 and came[1:] != wanted:
+            shape = ", ".join(map(str, wanted))
+            one = "; one row alone is X[None]" if came == wanted else ""
+            raise ValueError(f"X must be rows as in the fit, shape (n, {shape}), got {came}{one}.")
 
     @in_pieces
     def ood_score(self, X: Any) -> Array:
@@ -159,7 +203,14 @@ class Estimator(BaseEstimator):
         return self.ood_score(X) > self.threshold(fpr)
 
     def threshold(self, fpr: float = 0.05) -> float:
-        """The score that at most a share `fpr` of new known rows exceeds, on average over fits."""
+        """The score that at most a share `fpr` of new known rows exceeds, on average over fits.
+
+        It stands on scores of labels that the fit did not see: some that were held out, or, with
+        fewer than fifty different labels, all of them, as if they had not been given where that
+        has a closed form, and for classes under three shorter fits without a third of them each.
+        With fewer than six labels of classes that have two, and for numbers without the closed
+        form, it stands on labels that were learnt, and more new rows than `fpr` exceed it.
+        """
         if not 0 < fpr < 1:
             raise ValueError(f"fpr must lie strictly between 0 and 1, got {fpr}; try 0.05.")
         return threshold_of(self.reference_scores_, fpr)
@@ -226,37 +277,6 @@ def to_numpy(values: torch.Tensor) -> Array:
     return values.detach().cpu().numpy()
 
 
-def _split(
-    groups: Array, classes: Array | None, state: np.random.RandomState
-) -> tuple[Array, Array]:
-    """Rows to learn from, and rows to set the threshold on; of every class one is learnt at least.
-
-    Copies of a row stay together. With fewer than fifty different labels none can be spared, and
-    both are all of them.
-    """
-    n = int(groups.max()) + 1
-    order = state.permutation(n)
-    everything = np.arange(len(groups))
-    if n < FEWEST_TO_HOLD_OUT:
-        return everything, everything
-    count = min(max(n // 10, min(ENOUGH_HELD_OUT, n // 4)), MOST_HELD_OUT)
-    if classes is not None:  # the first of each class goes to the end, out of reach
-        own = classes[np.unique(groups, return_index=True)[1]]
-        first = np.unique(own[order], return_index=True)[1]
-        order = np.concatenate([np.delete(order, first), order[first]])
-        count = min(count, n - len(first))
-    if count == 0:
-        return everything, everything
-    held_out = np.isin(groups, order[:count])
-    return everything[~held_out], everything[held_out]
-
-
-def _groups(X: Array, y: Array) -> Array:
-    """The number of each row's kind, of rows in order: equal neighbours are of one kind."""
-    both = np.concatenate([X.reshape(len(X), -1), y.reshape(len(y), -1)], axis=1)
-    return np.concatenate([[0], np.cumsum((both[1:] != both[:-1]).any(1))])
-
-
 def _repeats(weights: Any, X: Array, state: np.random.RandomState) -> Array:
     """Row numbers, each as often as its weight says; fractions are shared out without bias."""
     if weights is None:
@@ -275,13 +295,3 @@ def _in_order(X: Array, y: Array, rows: Array) -> Array:
         return rows
     keys = (*X[rows].T, *np.atleast_2d(y[rows].T))
     return rows[np.lexsort(keys)]
-
-
-def _made_up(x: torch.Tensor, seed: int) -> torch.Tensor:
-    warnings.warn(
-        "a fit should see unlabeled rows like those it will be asked about, got none; some are "
-        "made up from the labeled ones, which is second best; pass fit(X, y, X_unlabeled=...).",
-        MadeUpPoolWarning,
-        stacklevel=4,
-    )
-    return torch.cat([x, made_up(x, max(1000, len(x)), as_generator(seed))])

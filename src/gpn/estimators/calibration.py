@@ -57,7 +57,7 @@ class Calibrated(Estimator):
 
         19 rows are enough for 95 % (⌈level / (1 − level)⌉), a few hundred for a steady width.
         """
-        check_is_fitted(self)
+        self._check_axes(X)
         numeric: dict[str, Any] = {"y_numeric": True, "multi_output": True}
         kind = {} if self.posterior_.signature.is_classification else numeric
         X, y = validate_data(

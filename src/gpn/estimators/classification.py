@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from gpn import acquisition, metrics
 from gpn.core.checkpoint import Where
-from gpn.core.posterior import root_of
+from gpn.core.posterior import Posterior, root_of
 from gpn.estimators.base import DRAWS, Array, as_array, as_seed, most_unknown, to_numpy
 from gpn.estimators.calibration import CalibratedSets
 from gpn.estimators.pieces import in_pieces
@@ -27,6 +27,7 @@ class Classifier(ClassifierMixin, CalibratedSets):
         self, X: Any, y: Any, X_unlabeled: Any, sample_weight: Any, checkpoint: Where
     ) -> None:
         X, y = validate_data(self, as_array(X), as_array(y), dtype=np.float64, allow_nd=True)
+        _check_classes(y)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -47,6 +48,12 @@ class Classifier(ClassifierMixin, CalibratedSets):
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities, averaged over the posterior."""
         return self._probabilities(self._inputs(X))
+
+    @in_pieces
+    def predict_log_proba(self, X: Any) -> Array:
+        """The logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def sample_proba(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Class probabilities of each function: ``(n, classes, s)``."""
@@ -73,6 +80,22 @@ class Classifier(ClassifierMixin, CalibratedSets):
         picked = acquisition.reduce_variance(root_of(p), n, noise)
         return to_numpy(some[picked])
 
-    def _scores(self, x: torch.Tensor) -> Array:
-        parts = [self._draws(part, DRAWS, 1) for part in x.split(ROWS_AT_ONCE)]
+    def _scores(self, x: torch.Tensor, posterior: Posterior | None = None) -> Array:
+        under = posterior or self.posterior_
+        parts = [under.sample(part, DRAWS, rng=1).cpu().double() for part in x.split(ROWS_AT_ONCE)]
         return to_numpy(torch.cat([metrics.probability_variance(part) for part in parts]))
+
+
+def _check_classes(y: Array) -> None:
+    """Raise where a row has no class, or where classes cannot be put in order."""
+    missing = [i for i, name in enumerate(y.tolist()) if name is None]
+    if missing:
+        raise ValueError(
+            f"y must have a class for every row, got None in {len(missing)} of {len(y)} (first: "
+            f"row {missing[0]}); move rows without one to X_unlabeled."
+        )
+    texts = {isinstance(name, str) for name in y.tolist()}
+    if len(texts) > 1:
+        raise TypeError(
+            "classes must be all texts or all numbers, got both; try y.astype(str) before the fit."
+        )

@@ -10,12 +10,20 @@ from sklearn.utils.validation import validate_data
 
 from gpn import acquisition
 from gpn.core.checkpoint import Where
+from gpn.core.diagnostic import GPNWarning
+from gpn.core.posterior import Posterior
 from gpn.estimators.base import DRAWS, Array, as_array, as_seed, most_unknown, to_numpy
 from gpn.estimators.calibration import CalibratedIntervals
+from gpn.estimators.outliers import warn_of_targets
 from gpn.estimators.pieces import in_pieces
+from gpn.estimators.place import warn_caller
 from gpn.scaling import Scale
 
 MOST_CANDIDATES = 20_000
+
+
+class OneValueWarning(GPNWarning):
+    """All targets are one value, which has no scale."""
 
 
 class Regressor(RegressorMixin, CalibratedIntervals):
@@ -42,6 +50,7 @@ class Regressor(RegressorMixin, CalibratedIntervals):
         self.n_targets_, self._flat = targets.shape[1], np.ndim(y) == 1
         X, targets = self._weighted(X, targets, sample_weight)
         self.y_scale_ = Scale.of(targets)
+        _warn_of(targets)
         self._fit(X, self.y_scale_.apply(targets), X_unlabeled, checkpoint=checkpoint)
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:  # noqa: FBT001
@@ -107,9 +116,24 @@ class Regressor(RegressorMixin, CalibratedIntervals):
         picked = acquisition.reduce_variance(root, n, noise**2)
         return to_numpy(some[picked])
 
-    def _scores(self, x: torch.Tensor) -> Array:
-        return to_numpy(self.posterior_.variance(x).double().sum(1).sqrt())
+    def _scores(self, x: torch.Tensor, posterior: Posterior | None = None) -> Array:
+        under = posterior or self.posterior_
+        return to_numpy(under.variance(x).double().sum(1).sqrt())
 
     def _out(self, values: Array) -> Array:
         """One target as it came: without an axis of its own."""
         return values[..., 0] if self._flat else values
+
+
+def _warn_of(targets: Array) -> None:
+    """What a look at the targets alone tells: no spread at all, or all of it in a few of them."""
+    flat = np.flatnonzero(np.ptp(targets, axis=0) == 0)
+    if len(flat):
+        which = "y" if targets.shape[1] == 1 else f"target {flat[0]} of y"
+        warn_caller(
+            f"{which} should hold two values at least, got {targets[0, flat[0]]:g} only; one value "
+            "does not tell how far others are from it, so that the width of intervals is in units "
+            "of 1, whatever those mean; add labels, or divide y by the size of its changes.",
+            OneValueWarning,
+        )
+    warn_of_targets(targets)
