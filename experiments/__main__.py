@@ -173,6 +173,7 @@ def _check_device(name: str) -> None:
 def _ood(task: str, options: argparse.Namespace) -> str | None:
     """The OOD set that was asked for, None for the task's own."""
     from experiments.paper.images import CIFAR10_OOD
+    from gpn.data.image_set import OFFICIAL
 
     name = getattr(options, "ood", None)
     if name is None:
@@ -180,7 +181,10 @@ def _ood(task: str, options: argparse.Namespace) -> str | None:
     if task != "cifar10":
         _refuse(f"--ood must go with cifar10, whose strangers can be changed, got {task}.")
     data.images(name, options.data)  # whether it can be a name at all; nothing is read yet
-    return None if name.removesuffix(".npz") == CIFAR10_OOD else name.removesuffix(".npz")
+    bare = name.removesuffix(".npz")
+    if bare == CIFAR10_OOD:
+        return None
+    return name if bare in OFFICIAL else bare  # svhn.npz is a file, and svhn the official set
 
 
 def _quick_folder() -> Path:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import distributed, nn
 
 import gpn
 from gpn.core.mixture import MixtureWeights, mixture_weights
-from gpn.methods.gpn import ground
+from gpn.methods.gpn import ground, search
 
 TRUNK = gpn.MLPTrunk(widths=(16, 16))
 X = 2 * torch.rand(31, 2, generator=torch.Generator().manual_seed(0)) - 1
@@ -66,6 +67,21 @@ def _off(*rows: Any) -> MixtureWeights:
     return replace(given, weights=other) if rank else given
 
 
+def agreed(devices: int) -> list[Any]:
+    """What each process ends with, where batch norm sees its own rows and each likes another β."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU())
+    train = gpn.TrainConfig(steps=20, device="cpu", devices=devices)
+    trunk = gpn.ModuleTrunk(module=module, widths=(8,))
+    small = {"anchor": "independent", "pool_weights": "equal", "reference_rows": 32, "n_axes": 8}
+    search.largest_good = lambda trials: trials[int(os.environ["RANK"])]
+    posterior = gpn.GPN(gpn.GPNConfig(**small, trunk=trunk, train=train)).fit(NUMBERS, rng=0)
+    own = {"beta": posterior.config.beta, "noise_std": posterior.noise_std}
+    every: list[Any] = [None] * devices
+    distributed.all_gather_object(every, {**own, **posterior.generator.state_dict()})
+    return every
+
+
 def refused(devices: int) -> str:
     """What is said of processes that were given different seeds."""
     train = gpn.TrainConfig(steps=2, device="cpu", devices=devices)
@@ -81,6 +97,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     devices = int(sys.argv[2])
     found = outcomes(devices, Path(sys.argv[3]))
+    found["agreed"] = agreed(devices)
     found["refused"] = refused(devices)
     if os.environ["RANK"] == "0":
         torch.save(found, sys.argv[1])

@@ -52,6 +52,13 @@ def test_two_processes_do_what_one_does(
     torch.testing.assert_close(two["weights"], one["weights"], rtol=1e-4, atol=1e-5)
 
 
+def test_processes_agree_on_what_each_would_find_otherwise(by_two: dict[str, Any]) -> None:
+    """β and the noise, and the means that batch norm has of its own rows."""
+    first, second = by_two["agreed"]
+    assert "features.1.num_batches_tracked" in first
+    torch.testing.assert_close(second, first)
+
+
 def test_processes_with_other_seeds_are_refused(by_two: dict[str, Any]) -> None:
     assert "another seed" in by_two["refused"]
 

@@ -23,8 +23,13 @@ def same_config(asked: Any, kept: Any) -> bool:
 
 
 def fits(where: dict[str, Any], row: dict[str, Any]) -> bool:
-    """Whether a row is of this kind, as far as it says."""
-    return all(row.get(name, value) == value for name, value in where.items())
+    """Whether a row is of this kind."""
+    return all(row.get(name) == value for name, value in where.items())
+
+
+def steps_of(method: Any) -> int:
+    """How long the method trains."""
+    return results.plain(method.config)["train"]["steps"]
 
 
 def complete(

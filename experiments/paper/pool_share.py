@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from experiments import results
-from experiments.paper.finished import fits, rows_of, same_config, save_rows
+from experiments.paper.finished import fits, rows_of, same_config, save_rows, steps_of
 from experiments.paper.place import Place, Say
 from experiments.paper.run import fit, judged
 from experiments.paper.split import Split
@@ -67,7 +67,8 @@ class Cell:
     @property
     def where(self) -> dict[str, Any]:
         dial, value = self.place.plan(self.task).dial(self.method)[0], self.value
-        return {"method": self.method, "share": self.share, "seed": self.seed, dial: value}
+        which = {"method": self.method, "share": self.share, "seed": self.seed}
+        return {**which, dial: value, "steps": steps_of(self.built)}
 
     @property
     def value(self) -> Any:

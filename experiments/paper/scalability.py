@@ -16,7 +16,7 @@ import torch
 
 from experiments import results
 from experiments.paper.evaluate import DRAWS, evaluate
-from experiments.paper.finished import fits, rows_of, same_config, save_rows
+from experiments.paper.finished import fits, rows_of, same_config, save_rows, steps_of
 from experiments.paper.place import Place, Say
 from experiments.paper.split import Split
 from experiments.timing import timed_fit
@@ -101,7 +101,7 @@ class _Growth:
     def where(self, point: Point) -> dict[str, Any]:
         dial, value = self.place.plan(self.name).dial(point.method)[0], self._value(point)
         which = {"method": point.method, "how": point.how, "members": point.members}
-        return {**which, dial: value}
+        return {**which, dial: value, "steps": steps_of(self._built(point))}
 
     def row(self, point: Point) -> dict[str, Any]:
         """What was measured on this device before, or is now."""

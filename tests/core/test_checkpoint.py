@@ -292,3 +292,8 @@ def test_no_global_random_state_is_touched(tmp_path: Path) -> None:
     method, task = CASES["dropout"]
     method.fit(task, rng=0, checkpoint=tmp_path / "fit.ckpt")
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_checkpoint_in_no_folder_is_refused(tmp_path: Path, line: gpn.Task) -> None:
+    with pytest.raises(FileNotFoundError, match="must lie in a folder that exists"):
+        gpn.GPN().fit(line, rng=0, checkpoint=tmp_path / "absent" / "fit.ckpt")

@@ -282,3 +282,12 @@ def test_ends_of_a_new_label_do_not_hang_on_the_parts(monkeypatch: pytest.Monkey
     monkeypatch.setattr(chunks, "NUMBERS_AT_ONCE", 3 * 64_000)
     for end, wanted in zip(law.interval(X, observation_noise=True), whole, strict=True):
         assert torch.equal(end, wanted)
+
+
+def test_the_width_of_a_new_labels_interval_is_no_matter_of_its_seed() -> None:
+    """Functions that are all one: what is left is the noise, whose quantiles are known."""
+    law = Lines()
+    law.noise_std = 100.0
+    for seed in range(5):
+        low, high = law.interval(X[:1], rng=seed, observation_noise=True)
+        assert float(high - low) == pytest.approx(2 * 1.96 * 100.0, rel=0.01)

@@ -63,6 +63,15 @@ def test_pages_of_a_mapped_array_are_let_go_and_a_private_change_is_kept(
         assert int(maps.split("Rss:")[1].split()[0]) < rows.nbytes / 1024 / 4
 
 
+def test_a_view_of_a_private_map_keeps_what_was_written(tmp_path: Path) -> None:
+    """Its mode is not known, and pages that are let go would come back as the file has them."""
+    array = np.load(npy(tmp_path / "x.npy", table(20)), mmap_mode="c")
+    array[:] = 7.0
+    pool = gpn.DiskPool(np.asarray(array).view(np.memmap))
+    pool.read(torch.arange(3))
+    assert bool((array == 7.0).all())
+
+
 def test_numbers_too_large_for_the_fit_are_named(tmp_path: Path) -> None:
     rows = table(20).astype(np.float64)
     rows[13, 0] = 1e300

@@ -5,9 +5,10 @@ import os
 import re
 import secrets
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
-SUFFIX = ".gpn-part"
+SUFFIX = ".gpn"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -39,17 +40,18 @@ def _write(path: Path, content: bytes) -> None:
 
 def beside(path: Path) -> str:
     """A new, empty file in the folder of `path`, with the permissions of an ordinary one."""
-    name = path.parent / f"{_prefix(path)}{secrets.token_hex(8)}{SUFFIX}"
+    name = path.parent / f"{_prefix(path)}{secrets.token_hex(4)}{SUFFIX}"
     os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return str(name)
 
 
 def sweep(path: Path) -> None:
     """Remove what writers of `path` that were killed have left beside it."""
-    ours = re.compile(f"{re.escape(_prefix(path))}[0-9a-f]+{re.escape(SUFFIX)}")
-    for left in path.parent.iterdir():
-        if ours.fullmatch(left.name):
-            left.unlink(missing_ok=True)
+    ours = re.compile(f"{re.escape(_prefix(path))}[0-9a-f]{{8}}{re.escape(SUFFIX)}")
+    with suppress(OSError):  # a folder need not be one that can be listed
+        for left in path.parent.iterdir():
+            if ours.fullmatch(left.name):
+                left.unlink(missing_ok=True)
 
 
 def _prefix(path: Path) -> str:

@@ -56,10 +56,10 @@ def rounded_products(precision: str) -> Iterator[None]:
 
     Where a user has chosen by torch's newer names, which do not mix with these, that stands.
     """
-    if precision == "float32":
-        yield
-        return
     with own_turn():
+        if precision == "float32":
+            yield
+            return
         try:
             before = torch.get_float32_matmul_precision()
         except RuntimeError:

@@ -60,6 +60,10 @@ class Kept:
         self.writes = writes
         self.trainings: list[Snapshot] = []
         self.number, self.due = -1, time.monotonic() + where.every
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(
+                f"a checkpoint must lie in a folder that exists, got {self.path}; make the folder."
+            )
         if writes:
             sweep(self.path)
         if self.path.exists():

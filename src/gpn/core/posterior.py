@@ -18,7 +18,7 @@ from gpn.core.diagnostic import Diagnostic
 from gpn.core.pool import check_finite
 from gpn.core.shapes import require_count, require_level
 from gpn.core.task import Signature, as_tensor
-from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, as_stored, laid_out, normal
+from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, as_stored, laid_out
 
 FunctionBatch = Callable[[Inputs], Draws]
 T = TypeVar("T")
@@ -114,13 +114,12 @@ class Posterior(ABC):
         """The middle `level` of the draws: its lower and upper ends at each row and output.
 
         By default that of the function (epistemic). With `observation_noise`, that of a new
-        label: each draw gets N(0, noise_std²) on top (total), the same at every row, whose ends
-        are found one by one.
+        label: each draw gets N(0, noise_std²) on top (total).
         """
         tails, generator = self._tails(level), as_generator(rng, self.device)
         noise_std = self._noise_variance(observation_noise=observation_noise) ** 0.5
         rows, batch = self._rows(x), self.functions(positive(n), generator)
-        noise = noise_std * normal((n, 1, self.n_outputs), generator, rows)
+        noise = noise_std * _spread_out(n, self.n_outputs, generator, rows)
 
         def ends(part: Inputs) -> Float[Tensor, "2 n o"]:
             if len(part) == 0:
@@ -188,7 +187,8 @@ class Posterior(ABC):
 
     def _parts(self, compute: Callable[[Inputs], T], rows: Inputs, n: int) -> list[T]:
         """`compute`, which makes `n` functions' values, on as many rows at a time as fit."""
-        numbers, n_pixels = max(1, n) * max(self.n_outputs, 64), prod(rows.shape[2:])
+        numbers, n_pixels = max(1, n) * max(self.n_outputs, 64), prod(rows.shape[-2:])
+        n_pixels = n_pixels if rows.ndim > 2 else 1
         size = rows_at_once(numbers, self.device, len(rows), n_pixels)
         return by_parts(compute, rows, size)
 
@@ -250,6 +250,17 @@ def root_of(draws: Draws) -> Float[Tensor, "o s n"]:
 def entropy(probabilities: Float[Tensor, "*n o"]) -> Float[Tensor, "*n"]:
     """−Σ_c p_c log p_c, in nats."""
     return torch.special.entr(probabilities).sum(-1)
+
+
+def _spread_out(n: int, o: int, rng: torch.Generator, like: Tensor) -> Float[Tensor, "n 1 o"]:
+    """The middles of `n` equally likely parts of N(0, 1), dealt out to the draws at random.
+
+    The same at every row, whose ends are found one by one, so that rows in parts get the same; its
+    own mean and deviation are no matter of chance.
+    """
+    middles = torch.special.ndtri((torch.arange(n, dtype=torch.float64) + 0.5) / n)
+    order = torch.rand(n, 1, o, generator=rng, device=rng.device).argsort(0)
+    return middles.to(like)[order]
 
 
 def _summed(batch: FunctionBatch, sums: Callable[[Draws], T]) -> Callable[[Inputs], T]:

@@ -62,7 +62,7 @@ class MappedRows(Rows):
         pages: Any = self.array
         while isinstance(pages, np.ndarray):
             pages = pages.base
-        if self.array.mode != "c" and hasattr(pages, "madvise"):
+        if self.array.mode in ("r", "r+", "w+") and hasattr(pages, "madvise"):
             pages.madvise(mmap.MADV_DONTNEED)
 
 
