@@ -135,6 +135,8 @@ def test_a_file_that_says_nonsense_of_times_is_refused() -> None:
 def test_decimal_commas_are_named() -> None:
     with pytest.raises(TableError, match="'b' must hold numbers with a decimal point, got '0,5'"):
         columns(b=[f"{i},5" for i in range(N)])
+    pairs = [f"{i % 5},{i % 3}" for i in range(N)]
+    assert len(columns(b=pairs).categories["b"]) == 15
     assert columns(b=["1,2", "1,3", "2,3"] * 30).categories["b"] == ["1,2", "1,3", "2,3"]
 
 

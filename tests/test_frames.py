@@ -135,3 +135,21 @@ def test_codes_with_leading_zeros_are_texts(end: str, tmp_path: Path) -> None:
     assert read["class"].tolist() == ["01", "1", "1"]
     assert read["whole"].tolist() == [0, 10, -3]
     assert read["share"].tolist() == [0.5, 0.5, 0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        ([f"{i % 90:05d}" for i in range(300)], True),
+        ([f"{i:05d}" for i in range(300)], True),
+        ([f"{i % 120:05d}" for i in range(300)], False),
+        (["007", *map(str, range(8, 307))], False),
+        (["01", "1"] * 150, True),
+    ],
+    ids=["category", "names", "many", "a stray one", "two of a number"],
+)
+def test_which_codes_are_texts(cells: list[str], text: bool, tmp_path: Path) -> None:
+    """As many as no category can be stay numbers, and one odd cell makes no codes of them."""
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["code", *cells]) + "\n")
+    assert (frames.read(path)["code"].iloc[0] == cells[0]) == text

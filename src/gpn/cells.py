@@ -17,6 +17,7 @@ FEWEST_NAMES = 10  # with fewer values a column is a category, however few rows 
 NUMBER, DATE, DURATION, WORD = "number", "date", "duration", "word"
 TIMES = {DATE: "seconds since 1970", DURATION: "seconds"}
 CODE = r"0\d+"
+MOST_CATEGORIES = 100
 COMMA = r"[+-]?\d*,\d+|[+-]?\d+"
 WRITTEN_TIMES = {
     DATE: r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?",
@@ -89,12 +90,23 @@ def any_match(column: "Series[Any]", look: str) -> bool:
     return any(isinstance(cell, str) and pattern.fullmatch(cell) for cell in column.tolist())
 
 
+def are_codes(texts: set[str], rows: int) -> bool:
+    """Some begin with 0, and all are of one width, or two of them would be the same number.
+
+    As many as neither a category nor the names of rows can be stay numbers: zip codes of a country.
+    """
+    if not any(re.fullmatch(CODE, text) for text in texts):
+        return False
+    alike = len({len(text) for text in texts}) == 1 or len(set(map(float, texts))) < len(texts)
+    return alike and (len(texts) <= MOST_CATEGORIES or len(texts) > rows / 2)
+
+
 def refuse_commas(column: "Series[Any]") -> None:
-    """Raise where texts are numbers but for the comma in them."""
+    """Raise where texts are numbers but for the comma in them; "2,4" may be a pair of things."""
     known = column.dropna()
     if not is_text(known) or known.nunique() < FEWEST_NAMES or not all_match(known, COMMA):
         return
-    if any_match(known, ".*,.*"):
+    if any_match(known, r"[+-].*,.*|\d\d+,.*|.*,\d\d+"):
         first = next(text for text in known.tolist() if "," in text)
         raise TableError(
             f"column {column.name!r} must hold numbers with a decimal point, got {first!r}; "

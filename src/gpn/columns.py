@@ -5,16 +5,17 @@ categories become one column of 0 and 1 each. What was learnt is a dict that JSO
 everything is made again from it.
 """
 
-import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpn.caller import warn_caller
 from gpn.cells import (
     FEWEST_NAMES,
     MISSING,
+    MOST_CATEGORIES,
     NUMBER,
     TIMES,
     WORD,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from sklearn.compose import ColumnTransformer
 
 __all__ = ["MOST_CATEGORIES", "Columns", "TableError", "as_table", "check_names", "texts_of"]
-
-MOST_CATEGORIES = 100
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Columns:
             if strange.any():
                 example = texts[strange].iloc[0]
                 said = UnseenWarning(name, int(strange.sum()), rows, example, known)
-                warnings.warn(said, stacklevel=4)
+                warn_caller(said)
             flags |= strange
         return flags
 
@@ -182,7 +181,8 @@ def _names_rows(column: "Series[Any]") -> bool:
         return False
     refuse_commas(column)
     known = texts_in(column.dropna())
-    return known.nunique() >= max(FEWEST_NAMES, len(known) // 2 + 1)
+    once = int((known.value_counts() == 1).sum())
+    return once >= max(FEWEST_NAMES, len(known) // 2 + 1)
 
 
 def _left_out(column: "Series[Any]") -> str:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpn.cells import CODE, TableError, any_match
+from gpn.cells import TableError, are_codes
 from gpn.columns import check_names, texts_of
 from gpn.data.bounded import most_unfolded
 from gpn.saving import beside
@@ -34,16 +34,26 @@ def read(path: Path, texts: Iterable[str] | None = None) -> "DataFrame":
 
 
 def _codes(path: Path, table: "DataFrame") -> list[str]:
-    """The columns that were read as whole numbers, and have a cell such as "01"."""
+    """The columns that were read as whole numbers, and whose cells are codes such as "01"."""
     if _kind(path) == "parquet":
         return []
     whole = [
         name for name in table.select_dtypes("number") if (table[name].dropna() % 1 == 0).all()
     ]
-    found: set[str] = set()
+    written: dict[str, set[str]] = {name: set() for name in whole}
     for piece in pieces_of(path, whole, whole=True) if whole else ():
-        found |= {name for name in whole if any_match(piece[name], CODE)}
-    return [name for name in whole if name in found]
+        for name in whole:
+            written[name].update(map(str, piece[name].dropna()))
+    counts = {name: int(table[name].count()) for name in whole}
+    return [name for name in whole if are_codes(written[name], counts[name])]
+
+
+def as_they_stand(path: Path, out: Path, numbers: Iterable[str]) -> list[str]:
+    """The columns beside `numbers`, if CSV becomes CSV: read as texts they come out the same."""
+    if "parquet" in (_kind(path), _kind(out)):
+        return []
+    first = next(pieces_of(path, rows=1))
+    return [name for name in first.columns if name not in numbers]
 
 
 def sample(

@@ -29,9 +29,10 @@ def piecewise(
 
     from gpn import frames
 
-    count = 0
+    count, columns = 0, model.columns
+    texts = frames.as_they_stand(table, out, columns.medians) or columns.categories
     with _summed() as said, counting(console) as tell, frames.writer(out) as add:
-        for piece in frames.pieces_of(table, model.columns.categories):
+        for piece in frames.pieces_of(table, texts):
             own = piece.reset_index(drop=True)
             new = change(own)
             if keep:

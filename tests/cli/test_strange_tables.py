@@ -28,9 +28,12 @@ def test_identities_dates_and_codes_of_a_csv(run: Command, tables: Path) -> None
     assert "'id' has 200 values in 200 rows and is left out" in notes
     assert "'day' is taken as seconds since 1970" in notes
     assert "'zip' is a category of 3 values" in notes
-    pd.read_csv("test.csv").assign(day="2024-01-02", zip="00012").to_csv("test.csv", index=False)
+    new = pd.read_csv("test.csv").assign(day="2024-01-02", zip="00012", batch="007")
+    new.to_csv("test.csv", index=False)
     assert run(*PREDICT).exit_code == 0, "with no id at all"
-    assert len(pd.read_csv("o.csv")) == 100
+    scored = pd.read_csv("o.csv", dtype=str)
+    assert len(scored) == 100
+    assert set(scored["batch"]) == {"007"}, "what the model does not read comes out as it went in"
 
 
 def test_unseen_values_are_flagged_and_told_once(

@@ -125,8 +125,12 @@ def test_settings_of_a_configuration_have_names_of_their_own() -> None:
     assert other.config == GPNConfig(beta=2.0)
     both = model.set_params(config=OPEN, config__beta=0.7).config
     assert both == OPEN.replace(beta=0.7), "a configuration first, then what is changed in it"
-    with pytest.raises(TypeError, match="got 'betta'; did you mean 'beta'"):
-        other.set_params(config__betta=1.0)
+    with pytest.raises(ValueError, match="got 'betta'; did you mean 'beta'"):
+        other.set_params(config__beta=0.1, config__betta=1.0)
+    assert other.config == GPNConfig(beta=2.0), "all or nothing"
+    other.set_params(config__train__steps=7, config__train=TrainConfig())
+    assert other.config.train == TrainConfig(steps=7), "the whole before its parts"
+    other = GPNClassifier()
     with pytest.raises(ValueError, match="train must be a configuration before its steps can be"):
         other.set_params(config__train__steps=1)
 

@@ -71,8 +71,12 @@ class _GPN(Estimator):
         """Change options; config__beta=0.1 is config=config.replace(beta=0.1)."""
         inner = {name: params.pop(name) for name in list(params) if name.startswith("config__")}
         super().set_params(**params)
-        for name, value in inner.items():
-            self.config = replaced(self._config(), name.split("__")[1:], value)
+        if not inner:
+            return self
+        config = self._config()
+        for name in sorted(inner, key=lambda name: name.count("__")):  # the whole before its parts
+            config = replaced(config, name.split("__")[1:], inner[name])
+        self.config = config
         return self
 
     def _config(self) -> GPNConfig:

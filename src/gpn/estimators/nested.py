@@ -23,7 +23,10 @@ def replaced(config: C, path: list[str], value: Any) -> C:
     """The configuration with one setting changed, which may lie in a configuration within it."""
     first, *rest = path
     if not rest:
-        return config.replace(**{first: value})
+        try:
+            return config.replace(**{first: value})
+        except TypeError as error:  # scikit-learn's searches know a ValueError
+            raise ValueError(str(error)) from error
     inner = getattr(config, first, None)
     if not isinstance(inner, Config):
         raise ValueError(

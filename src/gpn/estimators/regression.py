@@ -9,6 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from gpn import acquisition
+from gpn.caller import warn_caller
 from gpn.core.checkpoint import Where
 from gpn.core.diagnostic import GPNWarning
 from gpn.core.posterior import Posterior
@@ -16,7 +17,6 @@ from gpn.estimators.base import DRAWS, Array, as_array, as_seed, most_unknown, t
 from gpn.estimators.calibration import CalibratedIntervals
 from gpn.estimators.outliers import warn_of_targets
 from gpn.estimators.pieces import in_pieces
-from gpn.estimators.place import warn_caller
 from gpn.scaling import Scale
 
 MOST_CANDIDATES = 20_000

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from gpn.caller import warn_caller
 from gpn.core.diagnostic import GPNWarning
 from gpn.core.strangers import made_up
 from gpn.core.task import pool_outside_memory
 from gpn.core.types import as_generator
-from gpn.estimators.place import warn_caller
 
 Array = NDArray[Any]
 KINDS = (
