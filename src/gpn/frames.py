@@ -37,23 +37,20 @@ def _codes(path: Path, table: "DataFrame") -> list[str]:
     """The columns that were read as whole numbers, and whose cells are codes such as "01"."""
     if _kind(path) == "parquet":
         return []
-    whole = [
-        name for name in table.select_dtypes("number") if (table[name].dropna() % 1 == 0).all()
-    ]
+    numbers = table.select_dtypes("number")
+    whole = [name for name in numbers if (table[name].dropna() % 1 == 0).all()]
     written: dict[str, set[str]] = {name: set() for name in whole}
     for piece in pieces_of(path, whole, whole=True) if whole else ():
         for name in whole:
             written[name].update(map(str, piece[name].dropna()))
-    counts = {name: int(table[name].count()) for name in whole}
-    return [name for name in whole if are_codes(written[name], counts[name])]
+    return [name for name in whole if are_codes(written[name], int(table[name].count()))]
 
 
 def as_they_stand(path: Path, out: Path, numbers: Iterable[str]) -> list[str]:
     """The columns beside `numbers`, if CSV becomes CSV: read as texts they come out the same."""
     if "parquet" in (_kind(path), _kind(out)):
         return []
-    first = next(pieces_of(path, rows=1))
-    return [name for name in first.columns if name not in numbers]
+    return [name for name in next(pieces_of(path, rows=1)).columns if name not in numbers]
 
 
 def sample(
