@@ -183,6 +183,12 @@ def test_fits_in_threads_give_what_each_gives_alone() -> None:
     assert state() == before
 
 
+def in_a_process_of_its_own(code: str, argument: str) -> None:
+    command = [sys.executable, "-c", code, argument]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
 def test_torchs_newer_names_for_precision_stand(precision: str) -> None:
     """In a process of its own: torch refuses its older names from then on."""
@@ -195,9 +201,7 @@ def test_torchs_newer_names_for_precision_stand(precision: str) -> None:
         "gpn.GPN(config).fit(gpn.Task(x, x, pool=x), rng=0)\n"
         "assert torch.backends.cuda.matmul.fp32_precision == 'tf32'\n"
     )
-    command = [sys.executable, "-c", code, precision]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    in_a_process_of_its_own(code, precision)
 
 
 def test_importing_changes_nothing_global() -> None:
@@ -214,6 +218,4 @@ def test_importing_changes_nothing_global() -> None:
         "changed = [name for name in before if before[name] != after[name]]\n"
         "assert not changed, changed\n"
     )
-    command = [sys.executable, "-c", code, __file__]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    in_a_process_of_its_own(code, __file__)

@@ -131,3 +131,13 @@ def test_the_rivals_leave_a_frozen_module_alone(method: str, body: Spy, bowl: gp
     assert kept
     for value in kept.values():
         assert not value.any(), "batch norm has kept its statistics"
+
+
+def test_a_head_that_diverges_leaves_a_posterior_of_rows(body: Spy, bowl: gpn.Task) -> None:
+    train = gpn.TrainConfig(steps=60, pool_batch=8, optimiser="sgd", learning_rate=1e6)
+    trunk = gpn.ModuleTrunk(module=body)
+    config = gpn.GPNConfig(trunk=trunk, anchor="joint", noise_std=0.1, train=train)
+    with pytest.raises(gpn.TrainingDiverged) as caught:
+        gpn.GPN(config).fit(bowl, rng=0)
+    assert caught.value.posterior is not None
+    assert caught.value.posterior.mean(bowl.x_obs).shape == (12, 1)
