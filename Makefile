@@ -20,6 +20,7 @@ test-all: lint types
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(VENV)/test.stamp
 	$(BIN)/mypy

@@ -6,8 +6,8 @@ from benchmarks.harness import Row, in_turn, ratio
 from benchmarks.place import Place
 from gpn import GPN, GPNConfig, MLPTrunk, TrainConfig
 from gpn.data import six_points
-from gpn.methods.ensemble import Ensemble, EnsembleConfig
-from gpn.methods.gpn.side_by_side import fit_side_by_side
+from gpn.methods.ensemble.method import Ensemble, EnsembleConfig
+from gpn.methods.gpn.fitting.fit_many import fit_many
 
 MEMBERS, STEPS, REPEATS = 10, 200, 5
 Work = Callable[[], None]
@@ -43,7 +43,7 @@ def side_by_side(place: Place) -> Iterator[Row]:
     configs = [GPNConfig(beta=0.1 * (1 + seed), **how) for seed in seeds]
 
     def one_axis() -> None:
-        fit_side_by_side(configs, [task] * MEMBERS, seeds, progress=False)
+        fit_many(configs, [task] * MEMBERS, seeds, progress=False)
 
     def separate() -> None:
         for config, seed in zip(configs, seeds, strict=True):

@@ -18,10 +18,12 @@ from benchmarks.harness import Row, in_turn, seconds
 from benchmarks.networks import plain_network
 from benchmarks.place import Place
 from gpn import GPN, GPNConfig, metrics
-from gpn.core.borrowed import seeded
-from gpn.core.input_features import fit_features
-from gpn.core.train import LabelBatches, TrainConfig, train
+from gpn.core.networks.encodings import fit_features
 from gpn.core.types import as_generator
+from gpn.training.batches import LabelBatches
+from gpn.training.config import TrainConfig
+from gpn.training.loop import train
+from gpn.training.torch_state import seeded_global_rng
 
 DRAWS, ROWS, INDUCING, MEMBERS = 100, 4000, 512, 5
 DRAW_REPEATS, WARM_UPS = 10, 2
@@ -185,7 +187,7 @@ def _fitted_network(place: Place, seed: int) -> nn.Sequential:
         picked = labels.next()
         return {"data": functional.mse_loss(plain(task.x_obs[picked]), task.y_obs[picked])}
 
-    with seeded(as_generator(seed)):
+    with seeded_global_rng(as_generator(seed)):
         train(plain, terms, _training(place, 1500, 1e-3), lambda *_: None)
     return plain.eval()
 

@@ -17,7 +17,7 @@ import pandas as pd
 import gpn
 from benchmarks.harness import Row
 from benchmarks.place import Place
-from gpn.table_model import fit_table
+from gpn.tables.model import fit_table
 
 ROWS, COLUMNS, PIECE = 5_000_000, 8, 20_000
 EVERY, FLAT = 1.0, 1.05

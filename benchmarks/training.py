@@ -16,10 +16,10 @@ from benchmarks.networks import (
 )
 from benchmarks.place import Place
 from gpn import TrainConfig
-from gpn.core.generator import AffineGenerator
-from gpn.core.networks import Trunk
+from gpn.core.networks.trunks import Trunk
 from gpn.core.types import as_generator
-from gpn.methods.ensemble import EnsembleConfig, ensemble_step
+from gpn.methods.ensemble.method import EnsembleConfig, ensemble_step
+from gpn.methods.gpn.model.generator import AffineGenerator
 
 STEPS, QUICK_STEPS, REPEATS, QUICK_REPEATS = 200, 5, 7, 2
 MEMBERS, MEMBER_STEPS = 10, 40

@@ -17,7 +17,7 @@ QUICK = {"superconductor": 0.1, "superconductor-grouped": 0.1, "mnist": 0.01, "c
 GROWN = ("superconductor", "cifar10")
 SHARED = tuple(task for task, plan in PLANS.items() if plan.settings_of is None)
 FIGURES = ("scalability", "roc", "boxes", "shares", "active-learning")
-MOST_SEED = 2**32 - 1
+MAX_SEED = 2**32 - 1
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -193,9 +193,9 @@ def _quick_folder() -> Path:
 
 
 def _seed(text: str) -> int:
-    if not (text.isdecimal() and int(text) <= MOST_SEED):
+    if not (text.isdecimal() and int(text) <= MAX_SEED):
         raise argparse.ArgumentTypeError(
-            f"a seed must be a whole number from 0 to {MOST_SEED}, got {text!r}"
+            f"a seed must be a whole number from 0 to {MAX_SEED}, got {text!r}"
         )
     return int(text)
 

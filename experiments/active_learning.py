@@ -21,12 +21,7 @@ from numpy.typing import NDArray
 
 from experiments import results
 from gpn import GPNConfig, MLPTrunk, TrainConfig, data
-from gpn.estimators import (
-    GPNClassifier,
-    GPNRegressor,
-    PosteriorClassifier,
-    PosteriorRegressor,
-)
+from gpn.estimators import GPNClassifier, GPNRegressor, PosteriorClassifier, PosteriorRegressor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import gpn
-from gpn.core.atomic import write_whole
+from gpn.core.files import write_whole
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import jaxtyping
 from jaxtyping import install_import_hook
 
-install_import_hook(["gpn.core", "gpn.methods", "gpn.metrics"], "tests.checked")
+install_import_hook(["gpn.core", "gpn.training", "gpn.methods", "gpn.metrics"], "tests.checked")
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402

@@ -5,11 +5,11 @@ from torch import Tensor
 
 from experiments.paper.split import Rows
 from gpn import Posterior, metrics
-from gpn.core.noise import held_out_noise_std
-from gpn.core.posterior import entropy
+from gpn.core.posterior.base import entropy
+from gpn.core.priors.evidence import held_out_noise_std
 
 DRAWS = 100
-ROWS_AT_ONCE = 2000
+CHUNK_ROWS = 2000
 
 
 def evaluate(
@@ -89,7 +89,7 @@ def _class_scores(posterior: Posterior, x: Tensor, n: int) -> dict[str, Tensor]:
     batch = posterior.functions(n, torch.Generator(posterior.device).manual_seed(1))
     parts = []
     with torch.no_grad():
-        for part in x.split(ROWS_AT_ONCE):
+        for part in x.split(CHUNK_ROWS):
             logits = batch(part.to(posterior.device, posterior.dtype))
             parts.append({name: v.cpu() for name, v in _scores_of(logits).items()})
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

@@ -18,7 +18,7 @@ from experiments.paper.finished import fits, rows_of, same_config, save_rows, st
 from experiments.paper.place import Place, Say
 from experiments.paper.run import fit, judged
 from experiments.paper.split import Split
-from gpn.core.pool import TensorPool
+from gpn.core.pools.base import TensorPool
 
 SHARES: dict[str, float | None] = {"50%": 0.5, "10%": 0.1, "1%": 0.01, "0%": 0.0, "none": None}
 STEPS = 0.25

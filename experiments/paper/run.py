@@ -23,7 +23,7 @@ from experiments.paper.settings import ENSEMBLES
 from experiments.paper.split import Split
 from experiments.timing import timed_fit
 from gpn import MLPTrunk, Posterior
-from gpn.methods.gpn.side_by_side import NotAlike, fit_side_by_side
+from gpn.methods.gpn.fitting.fit_many import IncompatibleFits, fit_many
 
 MEMBERS = 10
 
@@ -118,7 +118,7 @@ def done(jobs: list[Job], say: Say) -> list[dict[str, Any]]:
     """The runs of these jobs: those that are not there yet are made, side by side if they can."""
     missing = [job for job in jobs if job.earlier() is None]
     if len(missing) > 1 and can_stand_together(missing[0]):
-        with suppress(NotAlike):
+        with suppress(IncompatibleFits):
             for job, (posterior, run) in zip(missing, fit_together(missing), strict=True):
                 _keep(job, posterior, run, say)
     for job in missing:
@@ -173,7 +173,7 @@ def fit_together(jobs: list[Job]) -> list[tuple[Posterior, dict[str, Any]]]:
     """All of these as one tensor axis; each took its share of the time."""
     tasks = [job.place.moved(job.split.task) for job in jobs]
     seeds, started = [job.seed or 0 for job in jobs], time.perf_counter()
-    posteriors = fit_side_by_side([job.built.config for job in jobs], tasks, seeds, progress=False)
+    posteriors = fit_many([job.built.config for job in jobs], tasks, seeds, progress=False)
     seconds = (time.perf_counter() - started) / len(jobs)
     made = zip(posteriors, seeds, strict=True)
     return [(posterior, _made(posterior, seed, seconds)) for posterior, seed in made]

@@ -21,12 +21,12 @@ from experiments.paper.place import Place, Say
 from experiments.paper.split import Split
 from experiments.timing import timed_fit
 from gpn import Posterior, Task, TrainConfig
-from gpn.core.posterior import FunctionBatch
+from gpn.core.posterior.base import FunctionBatch
 from gpn.core.types import Draws, Inputs
 
 METHODS = ("gpn", "ensemble-or", "ensemble-pr")
 GROUP = {"superconductor": 2, "cifar10": 5}
-MOST_MEMBERS = 10
+MAX_MEMBERS = 10
 AT_ONCE = "all at once"
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 WAKE_UP = 0.005
@@ -71,9 +71,9 @@ def _points(task: str, method: str) -> list[Point]:
     group = GROUP[task]
     growing = [
         Point(method, f"{group} at a time", members=members, group=group)
-        for members in range(group, MOST_MEMBERS + 1, group)
+        for members in range(group, MAX_MEMBERS + 1, group)
     ]
-    return [*growing, Point(method, AT_ONCE, members=MOST_MEMBERS, group=MOST_MEMBERS)]
+    return [*growing, Point(method, AT_ONCE, members=MAX_MEMBERS, group=MAX_MEMBERS)]
 
 
 def _key(row: dict[str, Any]) -> tuple[int, bool, int, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpn import ConvTrunk, MLPTrunk, TrainConfig
-from gpn.core.networks import Trunk
+from gpn.core.networks.trunks import Trunk
 
 METHODS = (
     "dropout",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gpn import Task
-from gpn.core.pool import TensorPool
+from gpn.core.pools.base import TensorPool
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def half_and_half(known: Tensor, strangers: Tensor) -> Tensor:
 
 
 def _task_part(task: Task, share: float, rng: torch.Generator) -> Task:
-    labels = task.labels(_some(task.x_obs, share, rng))
+    labels = task.subset(_some(task.x_obs, share, rng))
     assert isinstance(task.pool, TensorPool)
     labels.pool = TensorPool(task.pool.rows[_some(task.pool.rows, share, rng)])
     return labels

@@ -1,24 +1,19 @@
 """Generative Posterior Networks: one network whose every code is one posterior function."""
 
-from gpn import methods
-from gpn.core.checkpoint import Checkpoint
-from gpn.core.diagnostic import Diagnostic, GPNWarning
-from gpn.core.disk import DiskPool
-from gpn.core.divergence import TrainingDiverged
-from gpn.core.networks import ConvTrunk, MLPTrunk, ModuleTrunk
-from gpn.core.pool import DatasetPool, SamplerPool, TensorPool, box
-from gpn.core.posterior import Function, Posterior
-from gpn.core.prior import ConvPrior, MLPPrior, ModulePrior
+from gpn.core.networks.trunks import ConvTrunk, MLPTrunk, ModuleTrunk
+from gpn.core.pools.base import DatasetPool, SamplerPool, TensorPool, box
+from gpn.core.pools.disk import DiskPool
+from gpn.core.posterior.base import Function, Posterior
+from gpn.core.priors.prior import ConvPrior, MLPPrior, ModulePrior
 from gpn.core.task import Task
-from gpn.core.train import TrainConfig
-from gpn.estimators import (
-    GPNClassifier,
-    GPNRegressor,
-    PosteriorClassifier,
-    PosteriorRegressor,
-)
+from gpn.core.warnings import Diagnostic, GPNWarning
+from gpn.estimators.classifier import GPNClassifier, PosteriorClassifier
+from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor
 from gpn.methods.gpn import GPN, GPNConfig
-from gpn.saving import load, save
+from gpn.saving.format import load, save
+from gpn.training.checkpoint import Checkpoint
+from gpn.training.config import TrainConfig
+from gpn.training.divergence import TrainingDiverged
 
 __version__ = "0.1.0.dev0"
 

@@ -5,7 +5,7 @@ import sys
 
 def main() -> None:
     try:
-        from gpn.cli import app
+        from gpn.cli.commands import app
     except ModuleNotFoundError as error:
         sys.exit(f"error: the command line needs {error.name}; try pip install 'gpn[cli]'.")
     app()

@@ -14,16 +14,16 @@ from rich.console import Console
 from rich.table import Table
 
 from gpn import methods, plots
-from gpn.core.networks import MLPTrunk
-from gpn.core.posterior import Posterior
-from gpn.core.prior import MLPPrior
+from gpn.core.networks.trunks import MLPTrunk
+from gpn.core.posterior.base import Posterior
+from gpn.core.priors.prior import MLPPrior
 from gpn.core.task import Task
-from gpn.core.train import TrainConfig
 from gpn.data import SIX_POINTS_NOISE_STD, six_points
-from gpn.methods.ensemble import Ensemble, EnsembleConfig
+from gpn.methods.ensemble.method import Ensemble, EnsembleConfig
 from gpn.methods.gp import GPPosterior
 from gpn.methods.gpn import GPNPosterior
 from gpn.metrics import draws_w2
+from gpn.training.config import TrainConfig
 
 GRID = torch.linspace(-2, 2, 201)[:, None]
 DRAWS = 100

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from torch import Tensor
 
-from gpn.core.shapes import require_classes, require_count, require_level, require_shapes
+from gpn.core.checks import require_classes, require_count, require_level, require_shapes
 from gpn.core.types import Draws, Outputs
 
 

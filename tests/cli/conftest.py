@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import gpn
-from gpn.cli import app
+from gpn.cli.commands import app
 from tests.cli.command import Command, rows
 
 
@@ -20,7 +20,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
         kind = getattr(gpn, name)
         config = gpn.GPNConfig(anchor="independent", beta=0.1, noise_std=0.2, train=short)
         made = partial(kind, config)
-        monkeypatch.setattr(f"gpn.table_model.{name}", made)
+        monkeypatch.setattr(f"gpn.tables.model.{name}", made)
     return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
 
 

@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 import gpn
-from gpn.columns import Columns, TableError
-from gpn.table_model import TableModel, fit_table
-from gpn.targets import is_class
-from gpn.unseen import UnseenWarning
+from gpn.tables.column_types import TableError
+from gpn.tables.encoder import Columns, UnseenWarning
+from gpn.tables.model import TableModel, fit_table
+from gpn.tables.target import is_class
 from tests.cli.command import FIT, PREDICT, Command, check_refusal, done, rows
 
 
@@ -92,7 +92,7 @@ def test_a_large_table_goes_through_in_pieces(
         return predict(self, table, *more)
 
     monkeypatch.setattr(TableModel, "predict", counted)
-    monkeypatch.setattr("gpn.frames.pieces_of.__defaults__", ((), 30))
+    monkeypatch.setattr("gpn.tables.files.pieces_of.__defaults__", ((), 30))
     for out in ("pieces.csv", "pieces.csv.gz", "pieces.parquet"):
         assert run("predict", "m.gpn", "test.csv", "--out", out).exit_code == 0
         read = pd.read_parquet if out.endswith("parquet") else pd.read_csv
@@ -111,8 +111,8 @@ def test_a_function_is_one_function_however_many_pieces(
     pd.read_csv("test.csv").head(40).to_csv("few.csv", index=False)
     assert run(*FIT, "--method", method).exit_code == 0
     drawn = []
-    for rows_at_once in (1000, 30):
-        monkeypatch.setattr("gpn.frames.pieces_of.__defaults__", ((), rows_at_once))
+    for chunk_size in (1000, 30):
+        monkeypatch.setattr("gpn.tables.files.pieces_of.__defaults__", ((), chunk_size))
         assert run("sample", "m.gpn", "few.csv", "-n", 3, "--out", "draws.csv").exit_code == 0
         drawn.append(pd.read_csv("draws.csv"))
     pd.testing.assert_frame_equal(*drawn, rtol=1e-5)
@@ -124,7 +124,7 @@ def test_a_column_that_changes_type_is_named(
 ) -> None:
     """Parquet has one type per column, and a piece that does not fit comes late; CSV takes both."""
     run(*FIT)
-    monkeypatch.setattr("gpn.frames.pieces_of.__defaults__", ((), 30))
+    monkeypatch.setattr("gpn.tables.files.pieces_of.__defaults__", ((), 30))
     table = pd.read_csv("test.csv")
     table["batch"] = [str(i) if i < 60 else "none" for i in range(100)]
     table.to_csv("test.csv", index=False)

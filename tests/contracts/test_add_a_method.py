@@ -9,7 +9,7 @@ import torch
 
 import gpn
 from gpn.methods import registry
-from gpn.saving import load, save
+from gpn.saving.format import load, save
 
 SOURCE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 X = torch.tensor([[-1.0], [0.0], [0.5], [2.0]], dtype=torch.float64)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 import gpn
-from gpn.core.posterior import Posterior
-from gpn.saving import load, save
+from gpn.core.posterior.base import Posterior
+from gpn.saving.format import load, save
 
 NAMES = gpn.methods.names()
 TRUNK = gpn.MLPTrunk(widths=(32, 32))

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 import gpn
 from gpn.core import chunks
-from gpn.core.chunks import by_parts, joined, rows_at_once
+from gpn.core.chunks import chunk_size, joined, map_chunks
 
 ROWS = torch.arange(23.0)[:, None]
 
@@ -29,7 +29,7 @@ class Small:
 @pytest.mark.parametrize("size", [1, 4, 23, 10**9])
 def test_all_rows_in_order_whatever_fits(most: int, size: int) -> None:
     device = Small(most)
-    assert torch.equal(joined(by_parts(device, ROWS, size)), 2 * ROWS)
+    assert torch.equal(joined(map_chunks(device, ROWS, size)), 2 * ROWS)
     assert sum(device.sizes) == len(ROWS)
     if most < min(size, 23):
         assert max(device.sizes) > most / 3, "no smaller than needed"
@@ -45,18 +45,18 @@ def test_memory_that_runs_out_on_the_way_loses_nothing() -> None:
         sizes.append(len(rows))
         return 2 * rows
 
-    assert torch.equal(joined(by_parts(compute, ROWS, 6)), 2 * ROWS)
+    assert torch.equal(joined(map_chunks(compute, ROWS, 6)), 2 * ROWS)
     assert sizes[:2] == [6, 6]
     assert sum(sizes) == 23
 
 
 def test_one_row_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(torch.OutOfMemoryError, match="too many"):
-        by_parts(Small(0), ROWS, 8)
+        map_chunks(Small(0), ROWS, 8)
 
 
 def test_no_rows_are_one_part() -> None:
-    assert joined(by_parts(Small(5), ROWS[:0], 4)).shape == (0, 1)
+    assert joined(map_chunks(Small(5), ROWS[:0], 4)).shape == (0, 1)
 
 
 def test_a_single_part_is_not_copied() -> None:
@@ -66,12 +66,12 @@ def test_a_single_part_is_not_copied() -> None:
 def test_a_gpu_takes_what_it_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     monkeypatch.setattr(chunks, "free_bytes", lambda device: 32 * 64_000)
-    assert rows_at_once(640, gpu, 10**6) == 100
+    assert chunk_size(640, gpu, 10**6) == 100
     monkeypatch.setattr(chunks, "free_bytes", lambda device: 10**12)
-    assert rows_at_once(640, gpu, 10**6) == 2**27 // 640
-    assert rows_at_once(640, gpu, 2**27 // 640) == 2**27 // 640, "small, and not asked about"
-    assert rows_at_once(640, cpu, 10**6) == 6250
-    assert rows_at_once(10**9, cpu, 10**6) == 1
+    assert chunk_size(640, gpu, 10**6) == 2**27 // 640
+    assert chunk_size(640, gpu, 2**27 // 640) == 2**27 // 640, "small, and not asked about"
+    assert chunk_size(640, cpu, 10**6) == 6250
+    assert chunk_size(10**9, cpu, 10**6) == 1
 
 
 def test_what_the_layers_of_an_image_hold_counts_too() -> None:
@@ -89,9 +89,9 @@ def test_a_processor_without_memory_does_half_as_well() -> None:
     def compute(rows: Tensor) -> Tensor:
         return 2 * rows if len(rows) < 6 else torch.empty(2**58)
 
-    assert torch.equal(joined(by_parts(compute, ROWS, 23)), 2 * ROWS)
+    assert torch.equal(joined(map_chunks(compute, ROWS, 23)), 2 * ROWS)
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        by_parts(lambda rows: rows @ rows, ROWS, 23)
+        map_chunks(lambda rows: rows @ rows, ROWS, 23)
 
 
 @pytest.mark.parametrize("generator", ["affine", "concat"])

@@ -98,7 +98,7 @@ def test_moving_changes_floating_values_only() -> None:
 
 def test_a_part_of_the_labels_keeps_pool_and_classes() -> None:
     task = gpn.Task(X, [0, 2, 1], pool=X)
-    part = task.labels(torch.tensor([2, 0]))
+    part = task.subset(torch.tensor([2, 0]))
     assert torch.equal(part.x_obs, X[[2, 0]])
     assert part.y_obs.tolist() == [1, 0]
     assert part.n_outputs == 3, "an unseen class is still a class"
@@ -171,7 +171,7 @@ def test_augmentation_keeps_shapes() -> None:
     x = torch.zeros(4, 3)
     halved = gpn.Task(x, x[:, :1], augment=lambda rows, rng: rows[:, :2])
     with pytest.raises(ValueError, match=r"\(4, 3\), got \(4, 2\)"):
-        halved.varied(x, torch.Generator())
+        halved.augmented(x, torch.Generator())
 
 
 @pytest.mark.usefixtures("as_users_have_it")

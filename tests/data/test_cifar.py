@@ -190,7 +190,7 @@ def test_a_file_of_holes_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("unchecked")
 def test_the_search_for_a_member_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cifar, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(cifar, "MAX_MEMBERS", 3)
     write_tar(tmp_path, [regular(f"{i}.txt", b"") for i in range(3)] + archived(ALL))
     with pytest.raises(DataError, match=r"test_batch\.bin.* must be in"):
         _ = images("cifar10", tmp_path).test

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import gpn
 from gpn import GPNClassifier, GPNRegressor
-from gpn.estimators import MadeUpPoolWarning
+from gpn.estimators import SyntheticPoolWarning
 from tests.estimators.small import SMALL
-from tests.test_estimators import POOL, WORDS, X, Y
+from tests.estimators.test_estimators import POOL, WORDS, X, Y
 
 NAN = np.where(np.arange(400) == 7, np.nan, 1.0)[:, None] * POOL
 SET = TensorDataset(torch.from_numpy(POOL))
@@ -61,7 +61,7 @@ def test_other_names_of_unlabeled_columns() -> None:
 
 
 def test_the_made_up_pool_is_told_at_the_callers_line() -> None:
-    with pytest.warns(MadeUpPoolWarning) as caught:
+    with pytest.warns(SyntheticPoolWarning) as caught:
         GPNRegressor(SMALL, random_state=0).fit(X, Y)
     assert [entry.filename for entry in caught] == [__file__]
 
@@ -69,7 +69,7 @@ def test_the_made_up_pool_is_told_at_the_callers_line() -> None:
 @pytest.mark.parametrize("shape", [(3, 2), (2, 2, 2, 2)])
 def test_rows_of_any_axes_need_no_pool(shape: tuple[int, ...]) -> None:
     x = X[:, :1].repeat(np.prod(shape), 1).reshape(120, *shape)
-    with pytest.warns(MadeUpPoolWarning):
+    with pytest.warns(SyntheticPoolWarning):
         model = GPNRegressor(SMALL, module=nn.Flatten(), random_state=0).fit(x, Y)
     assert model.predict(x).shape == (120,)
 

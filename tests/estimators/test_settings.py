@@ -15,10 +15,10 @@ from torch import nn
 
 import gpn
 from gpn import GPNClassifier, GPNConfig, GPNRegressor, MLPTrunk, TrainConfig
-from gpn.restoring import ModelError
+from gpn.saving.validation import ModelError
 from tests.estimators.small import SMALL
-from tests.test_estimators import POOL, WORDS, X, Y
-from tests.test_saving import rewrite
+from tests.estimators.test_estimators import POOL, WORDS, X, Y
+from tests.saving.test_format import rewrite
 
 OPEN = GPNConfig(n_axes=20, trunk=MLPTrunk(widths=(8,)), train=TrainConfig(steps=5))
 

@@ -14,7 +14,7 @@ def test_a_run_is_kept_and_not_run_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(optimisation, "run_all", in_this_process)
-    monkeypatch.setattr("gpn.botorch.QUICK_STEPS", 20)
+    monkeypatch.setattr("gpn.botorch.model.QUICK_STEPS", 20)
     out = tmp_path / "short.json"
     optimisation.main([*SHORT, "--out", str(out)])
     report = json.loads(out.read_text())

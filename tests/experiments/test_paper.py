@@ -24,7 +24,7 @@ from experiments.paper.superconductor import superconductor
 from experiments.paper.table import more
 from experiments.paper.table import table as table_of
 from experiments.paper.tasks import TASKS
-from gpn.methods.gpn.side_by_side import fit_side_by_side
+from gpn.methods.gpn.fitting.fit_many import fit_many
 from tests.experiments.conftest import quiet, tiny
 
 
@@ -75,14 +75,14 @@ def test_settings_and_then_seeds_of_a_gpn_are_fitted_side_by_side(
     counts, lines, method = [], [], Place.method
 
     def counted(*how: Any, **more: Any) -> Any:
-        fitted = fit_side_by_side(*how, **more)
+        fitted = fit_many(*how, **more)
         counts.append(len(fitted))
         return fitted
 
     def as_with_many_labels(*how: Any) -> Any:
         return method(*how, anchor="independent", n_axes=4)
 
-    monkeypatch.setattr("experiments.paper.run.fit_side_by_side", counted)
+    monkeypatch.setattr("experiments.paper.run.fit_many", counted)
     monkeypatch.setattr(Place, "method", as_with_many_labels)
     run_method("superconductor", "gpn", Place(results=tmp_path, device="cpu"), lines.append)
     assert counts == [5, 2]
@@ -184,7 +184,7 @@ def test_shares_and_scalability_use_the_chosen_settings(
     table: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny(monkeypatch, "superconductor", seeds=1)
-    monkeypatch.setattr("experiments.paper.scalability.MOST_MEMBERS", 4)
+    monkeypatch.setattr("experiments.paper.scalability.MAX_MEMBERS", 4)
     place = Place(results=tmp_path, device="cpu")
     for method in ("gpn", "gpn-paper", "ensemble-or", "ensemble-pr"):
         run_method("superconductor", method, place, quiet)

@@ -10,7 +10,7 @@ import torch
 
 from experiments.paper.images import cifar10, mnist
 from experiments.paper.split import Split, half_and_half
-from gpn.core.pool import TensorPool
+from gpn.core.pools.base import TensorPool
 from gpn.data import MissingData
 
 

@@ -12,7 +12,7 @@ from experiments.paper.images import cifar10, mnist
 from experiments.paper.pool_share import with_share
 from experiments.paper.split import Split
 from experiments.paper.superconductor import superconductor, superconductor_grouped
-from gpn.core.pool import TensorPool
+from gpn.core.pools.base import TensorPool
 
 
 def as_set(x: Tensor) -> set[tuple[float, ...]]:

@@ -30,7 +30,7 @@ Claims = Iterator[tuple[str, bytes]]
 def main() -> None:
     warnings.simplefilter("ignore")
     drive.ROOM = 192 << 20
-    bounded.MOST_BYTES = BOMB // 6
+    bounded.MAX_BYTES = BOMB // 6
     with tempfile.TemporaryDirectory() as folder:
         groups = [drive.GROUPS[name](Path(folder)) for name in ("images", "models", "tables")]
         readers = {reader.name: reader for group in groups for reader in group}

@@ -12,9 +12,9 @@ import pandas as pd
 import torch
 
 import gpn
-from gpn.columns import Columns
-from gpn.fit_record import FitRecord
-from gpn.table_model import TableModel
+from gpn.tables.encoder import Columns
+from gpn.tables.fit_record import FitRecord
+from gpn.tables.model import TableModel
 from tests.fuzz import formats
 from tests.fuzz.mutate import mutated
 from tests.fuzz.reader import Reader

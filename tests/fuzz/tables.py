@@ -12,10 +12,11 @@ import pandas as pd
 from typer.testing import CliRunner
 
 import gpn
-from gpn import frames
-from gpn.cli import app
-from gpn.columns import Columns, TableError
-from gpn.table_model import is_class, target_of
+from gpn.cli.commands import app
+from gpn.tables import files as frames
+from gpn.tables.column_types import TableError
+from gpn.tables.encoder import Columns
+from gpn.tables.target import is_class, target_of
 from tests.fuzz import formats, models
 from tests.fuzz.mutate import mutated
 from tests.fuzz.reader import Reader
@@ -59,7 +60,7 @@ def commands(folder: Path) -> Iterator[Reader]:
     good = models.model("yield")
     kinds = {name: getattr(gpn, name) for name in ("GPNRegressor", "GPNClassifier")}
     for name, kind in kinds.items():
-        setattr(gpn.table_model, name, partial(kind, models.CONFIG))
+        setattr(gpn.tables.model, name, partial(kind, models.CONFIG))
     csv, by_cell = models.table().to_csv(index=False).encode(), (mutated, formats.cells)
     for name, more in {
         "predict": ("--out", f"{out}.parquet"),

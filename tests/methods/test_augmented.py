@@ -27,9 +27,9 @@ def test_training_rows_go_through_the_augmentation(name: str) -> None:
 
     x = torch.linspace(-1, 1, 24).reshape(12, 2)
     plain = gpn.Task(x, x[:, 0], pool=x)
-    varied = gpn.Task(x, x[:, 0], pool=x, augment=watched)
+    augmented = gpn.Task(x, x[:, 0], pool=x, augment=watched)
     own = {"beta": 0.1, "anchor": "independent"} if name == "gpn" else {}
-    fits = [methods.get(name, **SMALL, **own).fit(task, rng=0) for task in (plain, varied)]
+    fits = [methods.get(name, **SMALL, **own).fit(task, rng=0) for task in (plain, augmented)]
     assert len(seen) == 3, "once a step"
     n_calls = len(seen)
     draws = [fit.sample(x, 2, rng=0) for fit in fits]

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 import gpn
-from gpn.core.train import LabelBatches
-from gpn.methods.dkl import DKL, DKLConfig, DKLPosterior
-from gpn.methods.parts.grid import DeepProcess, GridProcess, Natural, interpolation
+from gpn.methods.dkl.grid import DeepProcess, GridProcess, Natural, interpolation
+from gpn.methods.dkl.method import DKL, DKLConfig, DKLPosterior
+from gpn.training.batches import LabelBatches
 
 QUICK = DKLConfig(grid_size=8, trunk=gpn.MLPTrunk(widths=(16, 16)), train=gpn.TrainConfig(steps=40))
 GRID = torch.linspace(-2, 2, 9)[:, None]

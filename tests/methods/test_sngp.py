@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 import gpn
 from gpn.core.types import as_generator
-from gpn.methods.parts.spectral import SpectralBound, bound_layers, unbind_layers
-from gpn.methods.sngp import (
+from gpn.methods.sngp.method import (
     SNGP,
     ResidualTrunk,
     SNGPConfig,
@@ -17,6 +16,7 @@ from gpn.methods.sngp import (
     SNGPPosterior,
     regression_head,
 )
+from gpn.methods.sngp.spectral_norm import SpectralBound, bound_layers, unbind_layers
 
 TRUNK = gpn.MLPTrunk(widths=(32, 32))
 QUICK = SNGPConfig(n_features=64, trunk=TRUNK, train=gpn.TrainConfig(steps=60, weight_decay=1e-2))

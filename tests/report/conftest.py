@@ -9,10 +9,10 @@ import pytest
 from sklearn.base import is_classifier
 
 import gpn
-from gpn.columns import Columns
-from gpn.fit_record import FitRecord
 from gpn.report import write_report
-from gpn.table_model import TableModel
+from gpn.tables.encoder import Columns
+from gpn.tables.fit_record import FitRecord
+from gpn.tables.model import TableModel
 
 MARKUP = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
 WORD = "<b onclick=1>&amp; %{x} blue</b>"

@@ -11,7 +11,7 @@ from gpn.report import functions as made
 from gpn.report.codes import base_and_slopes, leading_axes
 from gpn.report.numbers import numbers_of
 from gpn.report.rows import most_unknown, rows_of, typical
-from gpn.table_model import TableModel
+from gpn.tables.model import TableModel
 from tests.report.conftest import ensemble, model_of
 
 CODES = np.array([[0.0, 0.0], [1.0, -0.5], [-2.0, 2.5]])
@@ -105,12 +105,12 @@ def test_a_page_stays_small_however_wide_the_table(
     numbers_model: TableModel, test_rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     picked = most_unknown(rows_of(numbers_model, "test", test_rows), 12)
-    monkeypatch.setattr(made, "MOST_NUMBERS", 600)
+    monkeypatch.setattr(made, "MAX_NUMBERS", 600)
     grid = made.size_of(numbers_model, picked)
     count = grid.rows * grid.points * len(grid.features) * (4 + grid.draws)
     assert count <= 600
     assert len(grid.features) == 2
-    monkeypatch.setattr(made, "MOST_NUMBERS", 300)
+    monkeypatch.setattr(made, "MAX_NUMBERS", 300)
     assert len(made.size_of(numbers_model, picked).features) == 1
 
 

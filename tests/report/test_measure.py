@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from gpn.report import classes, measure
-from gpn.table_model import TableModel
+from gpn.tables.model import TableModel
 
 
 def test_exact_gaussians_are_covered_as_promised() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from gpn.report.neighbours import comparisons, differences, nearest
 from gpn.report.rows import Picked, Rows, features, most_unknown, rows_of, typical
-from gpn.table_model import TableModel
-from gpn.unseen import UnseenWarning
+from gpn.tables.encoder import UnseenWarning
+from gpn.tables.model import TableModel
 from tests.report.conftest import MARKUP, WORD
 
 

@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 import gpn
-from gpn.cli import app
-from gpn.fit_record import MOST_ROWS, FitRecord, some_rows
+from gpn.cli.commands import app
 from gpn.report import write_report
 from gpn.report.numbers import labels_of, numbers_of
 from gpn.report.page import as_json, policy
 from gpn.report.rows import rows_of
-from gpn.table_model import TableModel, fit_table
+from gpn.tables.fit_record import MAX_ROWS, FitRecord, some_rows
+from gpn.tables.model import TableModel, fit_table
 from tests.report.conftest import MARKUP, ensemble, model_of
 
 
@@ -99,7 +99,7 @@ def test_a_model_that_forgot_its_rows_says_so(
 def test_long_tables_are_thinned_and_said(
     ensemble_model: TableModel, test_rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpn.report.rows.MOST_ROWS", 30)
+    monkeypatch.setattr("gpn.report.rows.MAX_ROWS", 30)
     numbers = numbers_of(ensemble_model, test_rows, test_rows, quiet)
     assert "30 of the 120 test rows are looked at, picked evenly." in numbers["said"]
     assert numbers["tables"] == {"test": 120, "pool": 120}
@@ -138,7 +138,7 @@ def test_the_fit_is_remembered_in_the_file(numbers_model: TableModel, tmp_path: 
 def test_a_file_carries_few_rows_of_many() -> None:
     x = np.arange(60_000.0).reshape(-1, 2)
     some, y = some_rows(x, x[:, 0])
-    assert len(some) == MOST_ROWS
+    assert len(some) == MAX_ROWS
     assert np.array_equal(some[:, 0], y)
     assert some_rows(np.zeros((3000, 1000)), np.zeros(3000))[0].shape == (250, 1000)
     assert FitRecord(3, None).arrays() == {}
@@ -167,7 +167,7 @@ def test_the_command(
 def test_a_fit_remembers_its_warnings_and_can_forget_its_rows(
     monkeypatch: pytest.MonkeyPatch, test_rows: pd.DataFrame
 ) -> None:
-    monkeypatch.setattr("gpn.table_model.PosteriorRegressor", lambda **options: ensemble())
+    monkeypatch.setattr("gpn.tables.model.PosteriorRegressor", lambda **options: ensemble())
     table = test_rows.drop(columns="grade").iloc[:30]
     with pytest.warns(UserWarning, match="made up"):
         model = fit_table(table, "yield <i>", method="ensemble", keep_rows=False)

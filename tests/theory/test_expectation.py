@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from gpn.core.anchors import SpectralAnchors, noise_directions
-from gpn.core.batch import Batch
-from gpn.core.generator import AffineGenerator
-from gpn.core.networks import MLPTrunk
-from gpn.core.objective import ClosedForm, MonteCarlo
-from gpn.core.prior import MLPPrior
-from gpn.core.relation import Independent, Joint, Relation
-from gpn.core.spectral import KernelAxes
+from gpn.core.networks.trunks import MLPTrunk
+from gpn.core.priors.prior import MLPPrior
+from gpn.core.priors.spectral import KernelAxes
+from gpn.methods.gpn.model.anchor_terms import AnchorTerm, IndependentTerm, JointTerm
+from gpn.methods.gpn.model.anchors import SpectralAnchors, noise_directions
+from gpn.methods.gpn.model.batch import Batch
+from gpn.methods.gpn.model.generator import AffineGenerator
+from gpn.methods.gpn.model.objectives import ClosedForm, MonteCarlo
 
 PRIOR = MLPPrior(activation="erf")
 
@@ -21,13 +21,13 @@ def joint(batch: Batch) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     "relation",
-    [Independent(0.3), Joint(joint, 0.01, 1e-3)],
+    [IndependentTerm(0.3), JointTerm(joint, 0.01, 1e-3)],
     ids=["independent", "joint"],
 )
 @pytest.mark.parametrize("most_noise_axes", [5, 3], ids=["own axes", "shared axes"])
 @pytest.mark.parametrize("blocks", [2, 1], ids=["blocks", "coupled"])
 def test_closed_form_is_the_expectation_over_codes(
-    relation: Relation, most_noise_axes: int, blocks: int
+    relation: AnchorTerm, most_noise_axes: int, blocks: int
 ) -> None:
     """E_z of the loss, term by term, within four Monte-Carlo errors and never exactly equal."""
     rng = torch.Generator().manual_seed(0)

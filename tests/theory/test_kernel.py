@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from gpn.core.kernel import kolmogorov_rule
-from gpn.core.prior import MLPPrior
+from gpn.core.priors.kernel import kolmogorov_rule
+from gpn.core.priors.prior import MLPPrior
 
 
 def test_tanh_is_a_scale_mixture_of_erf() -> None:

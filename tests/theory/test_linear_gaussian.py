@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gpn.core.losses import joint_gap, squared_error
-from gpn.core.prior import MLPPrior
+from gpn.core.priors.prior import MLPPrior
 
 SIGMA = 0.3
 N_LABELS = 4

@@ -2,14 +2,14 @@
 
 import torch
 
-from gpn.core.anchors import StoredAnchors
-from gpn.core.batch import Batch
-from gpn.core.embedding import Embedding
-from gpn.core.generator import ConcatGenerator
-from gpn.core.networks import MLPTrunk
-from gpn.core.objective import MonteCarlo
-from gpn.core.prior import MLPPrior
-from gpn.core.relation import Independent
+from gpn.core.networks.trunks import MLPTrunk
+from gpn.core.priors.prior import MLPPrior
+from gpn.methods.gpn.model.anchor_terms import IndependentTerm
+from gpn.methods.gpn.model.anchors import StoredAnchors
+from gpn.methods.gpn.model.batch import Batch
+from gpn.methods.gpn.model.codes import Embedding
+from gpn.methods.gpn.model.generator import ConcatGenerator
+from gpn.methods.gpn.model.objectives import MonteCarlo
 
 
 def test_one_anchor_per_row_is_unbiased() -> None:
@@ -20,8 +20,8 @@ def test_one_anchor_per_row_is_unbiased() -> None:
     anchors = StoredAnchors(prior, Embedding(8, 3, rng), 0.0, noise)
     x_obs, y_obs = torch.randn(5, 2, generator=rng), torch.randn(5, 2, generator=rng)
     batch = Batch(x_obs, y_obs, torch.arange(5), torch.randn(7, 2, generator=rng))
-    every = MonteCarlo(generator, anchors, Independent(0.1), one_per_row=False)
-    single = MonteCarlo(generator, anchors, Independent(0.1), one_per_row=True)
+    every = MonteCarlo(generator, anchors, IndependentTerm(0.1), one_per_row=False)
+    single = MonteCarlo(generator, anchors, IndependentTerm(0.1), one_per_row=True)
     with torch.no_grad():
         exact = every.terms(batch, rng)
         estimates = [single.terms(batch, rng) for _ in range(600)]

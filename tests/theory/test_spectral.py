@@ -3,8 +3,14 @@
 import pytest
 import torch
 
-from gpn.core.prior import ConvPrior, MLPPrior, PriorSpec
-from gpn.core.spectral import DrawnAxes, DrawnKernel, KernelAxes, StretchedAxes, spectral_axes
+from gpn.core.priors.prior import ConvPrior, MLPPrior, PriorSpec
+from gpn.core.priors.spectral import (
+    DrawnAxes,
+    DrawnKernel,
+    KernelAxes,
+    StretchedAxes,
+    spectral_axes,
+)
 from gpn.core.types import as_generator
 
 

@@ -1,1 +1,1 @@
-"""Section 4 of the paper, and nothing else."""
+"""What every method speaks: tasks, pools, networks, priors and posteriors. No training."""

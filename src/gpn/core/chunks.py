@@ -15,7 +15,7 @@ BYTES_PER_NUMBER = 32  # a number in double precision, and copies of it on its w
 T = TypeVar("T")
 
 
-def rows_at_once(numbers_per_row: int, device: torch.device, n_rows: int, n_pixels: int = 1) -> int:
+def chunk_size(numbers_per_row: int, device: torch.device, n_rows: int, n_pixels: int = 1) -> int:
     """How many of the rows to begin with, if each makes that many numbers.
 
     A few million numbers keep a processor's caches warm, those of an image's layers on the way
@@ -37,7 +37,7 @@ def free_bytes(device: torch.device) -> int:
     return free + unused
 
 
-def by_parts(compute: Callable[[Inputs], T], rows: Inputs, size: int) -> list[T]:
+def map_chunks(compute: Callable[[Inputs], T], rows: Inputs, size: int) -> list[T]:
     """`compute` on rows of `size` at a time; where memory runs out, on half as many from there on.
 
     Rows of no number are one part.

@@ -56,3 +56,12 @@ def _gap(fitted: Functions, targets: Float[Tensor, "#k n o"]) -> Functions:
     if fitted.dtype == targets.dtype == torch.bfloat16:
         return fitted.float() - targets
     return fitted - targets
+
+
+def data_loss(
+    fitted: Functions, y_obs: Tensor, noise: Float[Tensor, "#k n o"] | None = None
+) -> Float[Tensor, "k"]:
+    """Squared error against y + η for targets ``(n, o)``, cross-entropy for class numbers."""
+    if y_obs.ndim == 1:
+        return cross_entropy(fitted, y_obs)
+    return squared_error(fitted, y_obs[None] if noise is None else y_obs[None] + noise)

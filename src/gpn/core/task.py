@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from gpn.core.disk import DiskPool
-from gpn.core.pool import DatasetPool, Pool, SamplerPool, TensorPool, check_finite, floating
-from gpn.core.shapes import require_count
+from gpn.core.checks import require_count
+from gpn.core.pools.base import DatasetPool, Pool, SamplerPool, TensorPool, check_finite, floating
+from gpn.core.pools.disk import DiskPool
 from gpn.core.types import as_generator
 
-MOST_CLASSES = 100_000  # without being told of more
+MAX_CLASSES = 100_000  # without being told of more
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 
 
@@ -102,7 +102,7 @@ class Task:
             )
         return self.pool
 
-    def varied(self, x: Tensor, rng: torch.Generator) -> Tensor:
+    def augmented(self, x: Tensor, rng: torch.Generator) -> Tensor:
         """Rows as a training step sees them: augmented anew each time, where the task says how."""
         if self.augment is None:
             return x
@@ -114,13 +114,13 @@ class Task:
             )
         return changed
 
-    def on(self, x_obs: Tensor, pool: Pool) -> "Task":
+    def with_inputs(self, x_obs: Tensor, pool: Pool) -> "Task":
         """The same labels on other rows, such as features of the given ones."""
         other = copy.copy(self)
         other.x_obs, other.pool = x_obs, pool
         return other
 
-    def labels(self, rows: Tensor) -> "Task":
+    def subset(self, rows: Tensor) -> "Task":
         """The task with the labels of `rows` (indices) only, and the same pool."""
         part = copy.copy(self)
         picked = rows.to(self.x_obs.device)
@@ -214,7 +214,7 @@ def _n_outputs(y_obs: Tensor, n_classes: int | None) -> int:
             raise ValueError("n_classes goes with integer y; floating y means regression.")
         return y_obs.shape[1]
     seen = int(y_obs.max()) + 1
-    if n_classes is None and seen > MOST_CLASSES:
+    if n_classes is None and seen > MAX_CLASSES:
         raise ValueError(
             f"class numbers must be 0, 1, 2, ..., got {seen - 1}; renumber the classes, or say "
             f"n_classes={seen} if there are so many."

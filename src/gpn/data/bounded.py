@@ -14,7 +14,7 @@ from gpn.data.store import DataError, Source
 
 CHUNK = 1 << 20  # bytes read at a time
 LIMIT = 4 << 30  # no array of the known data sets comes near
-MOST_BYTES, MOST_TIMES = 256 << 20, 100  # what may come of a packed file: the larger of the two
+MAX_BYTES, MAX_TIMES = 256 << 20, 100  # what may come of a packed file: the larger of the two
 
 
 class Readable(Protocol):
@@ -67,7 +67,7 @@ def read_whole(stream: Readable, size: int) -> bytearray:
 
 def most_unfolded(path: Path) -> int:
     """How many bytes a packed file may unfold to before it is taken for a bomb."""
-    return max(MOST_BYTES, MOST_TIMES * path.stat().st_size)
+    return max(MAX_BYTES, MAX_TIMES * path.stat().st_size)
 
 
 def check_unfolding(path: Path, size: int) -> None:

@@ -37,7 +37,7 @@ PARTS: dict[PartName, tuple[str, ...]] = {
     "test": ("test_batch.bin",),
 }
 IMAGE_SHAPE, ROW_BYTES, N_CLASSES = (3, 32, 32), 1 + 3 * 32 * 32, 10
-MOST_MEMBERS = 1000  # the official archive has nine
+MAX_MEMBERS = 1000  # the official archive has nine
 
 
 def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
@@ -68,7 +68,7 @@ def _archived(source: Source, files: set[str], archive: Path) -> dict[str, Tenso
         opened(archive, source) as raw,
         tarfile.open(fileobj=_SmallReads(fileobj=raw), mode="r:") as tar,
     ):
-        for member in itertools.islice(tar, MOST_MEMBERS):
+        for member in itertools.islice(tar, MAX_MEMBERS):
             file = member.name.removeprefix(f"{source.subfolder}/")
             if file in files and file != member.name:
                 check_unfolding(archive, member.size)

@@ -21,7 +21,7 @@ TEXT, SIZES, FLAGS = 1, 5, 6
 NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"}
 CLASSES = {6: "double", 9: "uint8"}
 OTHERS = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 7: "single", 8: "int8"}
-MOST_AXES, LONGEST_NAME = 32, 64
+MAX_AXES, LONGEST_NAME = 32, 64
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def matrices(file: BinaryIO) -> Iterator[Matrix]:
 
 def _matrix(stream: Readable, order: str) -> Matrix:
     flags = _expected(stream, order, FLAGS, 8)
-    sizes = _expected(stream, order, SIZES, 4 * MOST_AXES)
+    sizes = _expected(stream, order, SIZES, 4 * MAX_AXES)
     name = _expected(stream, order, TEXT, LONGEST_NAME)
     number = struct.unpack(f"{order}I", flags[:4])[0]
     if number & 0x0800:

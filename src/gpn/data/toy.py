@@ -2,7 +2,7 @@
 
 import torch
 
-from gpn.core.pool import box
+from gpn.core.pools.base import box
 from gpn.core.task import Task
 
 SIX_POINTS_NOISE_STD = 0.1

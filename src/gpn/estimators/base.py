@@ -12,29 +12,30 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from gpn.core.checkpoint import Where
-from gpn.core.conformal import conformal_rank
-from gpn.core.pool import Pool, bounded_rows
-from gpn.core.posterior import Posterior
+from gpn.core.pools.base import Pool, bounded_rows
+from gpn.core.posterior.base import Posterior
 from gpn.core.task import Task, pool_outside_memory
 from gpn.core.types import as_generator
-from gpn.estimators.holding_out import (
-    FEWEST_TO_HOLD_OUT,
+from gpn.estimators.chunks import in_chunks
+from gpn.estimators.conformal import conformal_rank
+from gpn.estimators.scaling import Scale
+from gpn.estimators.sentinels import scale_of_rows
+from gpn.estimators.thresholds import (
+    MIN_TO_HOLD_OUT,
     fit_without,
     folds,
     groups_of,
     shortened,
     split,
 )
-from gpn.estimators.outliers import scale_of_rows
-from gpn.estimators.pieces import in_pieces
-from gpn.estimators.unlabeled import check_kind, checked_rows, made_up_pool, shape_of
+from gpn.estimators.validation import check_kind, checked_rows, made_up_pool, shape_of
+from gpn.methods import registry
 from gpn.methods.gpn.config import JOINT_DIMENSIONS
-from gpn.scaling import Scale
+from gpn.training.checkpoint import CheckpointLike
 
 Array = NDArray[Any]
 FEW_LABELS = 1000
-MOST_REPEATS = 10
+MAX_REPEATS = 10
 DRAWS = 200
 
 
@@ -82,18 +83,18 @@ class Estimator(BaseEstimator):
         y: Array,
         X_unlabeled: Any,
         n_classes: int | None = None,
-        checkpoint: Where = None,
+        checkpoint: CheckpointLike = None,
     ) -> None:
         """Fit, and remember the scores of labels that the fit did not see, or as if it had not."""
         state = check_random_state(self.random_state)
         task, seed = self._task(X, y, X_unlabeled, n_classes, state)
         groups, classes = groups_of(X, y), y if n_classes else None
-        if groups[-1] + 1 < FEWEST_TO_HOLD_OUT and self._knows_left_out(task):
+        if groups[-1] + 1 < MIN_TO_HOLD_OUT and self._knows_left_out(task):
             self._learn_from(task, seed, checkpoint)
             scores = self._left_out_scores(task.x_obs)
         else:
             kept, held_out = split(groups, classes, state)
-            method = self._learn_from(task.labels(torch.from_numpy(kept)), seed, checkpoint)
+            method = self._learn_from(task.subset(torch.from_numpy(kept)), seed, checkpoint)
             spared = classes is None or len(kept) < len(X)
             parts = [] if spared else folds(groups, y, state)
             if parts:
@@ -118,7 +119,7 @@ class Estimator(BaseEstimator):
         targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
         return Task(x, targets, pool=unlabeled, n_classes=n_classes), seed
 
-    def _learn_from(self, task: Task, seed: int, checkpoint: Where) -> Any:
+    def _learn_from(self, task: Task, seed: int, checkpoint: CheckpointLike) -> Any:
         """Fit the posterior, and return the method that did."""
         method = self._method(task)
         keep = {} if checkpoint is None else self._kept_in(checkpoint, method)
@@ -152,7 +153,7 @@ class Estimator(BaseEstimator):
         self.x_scale_ = self._scale(X, checked_rows(sample, X, self._validated))
         return source.mapped(lambda part: self._rows(to_numpy(part)))
 
-    def _kept_in(self, checkpoint: Where, method: Any) -> dict[str, Any]:
+    def _kept_in(self, checkpoint: CheckpointLike, method: Any) -> dict[str, Any]:
         """The method's argument for a checkpoint."""
         if "checkpoint" not in inspect.signature(method.fit).parameters:
             raise TypeError(
@@ -192,12 +193,12 @@ class Estimator(BaseEstimator):
             one = "; one row alone is X[None]" if came == wanted else ""
             raise ValueError(f"X must be rows as in the fit, shape (n, {shape}), got {came}{one}.")
 
-    @in_pieces
+    @in_chunks
     def ood_score(self, X: Any) -> Array:
         """How unknown each row is: larger is more so."""
         return self._scores(self._inputs(X))
 
-    @in_pieces
+    @in_chunks
     def is_ood(self, X: Any, fpr: float = 0.05) -> NDArray[np.bool_]:
         """Rows more unknown than all but a share `fpr` of known ones."""
         return self.ood_score(X) > self.threshold(fpr)
@@ -217,7 +218,7 @@ class Estimator(BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """The whole model as one file, for `gpn.load`."""
-        from gpn.model_file import save_model
+        from gpn.estimators.persistence import save_model
 
         check_is_fitted(self)
         save_model(self, path)
@@ -283,7 +284,7 @@ def _repeats(weights: Any, X: Array, state: np.random.RandomState) -> Array:
         return np.arange(len(X))
     given = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
     counts = given
-    if np.any(given % 1) or given.sum() > MOST_REPEATS * len(X):
+    if np.any(given % 1) or given.sum() > MAX_REPEATS * len(X):
         marks = np.concatenate([[0.0], np.cumsum(given * len(X) / given.sum())])
         counts = np.diff(np.floor(marks + state.uniform()))
     return np.repeat(np.arange(len(X)), counts.astype(int))
@@ -295,3 +296,23 @@ def _in_order(X: Array, y: Array, rows: Array) -> Array:
         return rows
     keys = (*X[rows].T, *np.atleast_2d(y[rows].T))
     return rows[np.lexsort(keys)]
+
+
+class _Named(Estimator):
+    """Builds any method by its name."""
+
+    def __init__(
+        self,
+        method: str = "gpn",
+        *,
+        settings: dict[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.settings = settings
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _method(self, task: Task) -> Any:
+        return registry.get(self.method, **(self.settings or {}))

@@ -1,6 +1,6 @@
 """Calibration on labeled rows that the fit has not seen: intervals and sets that keep their word.
 
-Split conformal prediction (`gpn.core.conformal`): where new rows come from where the calibration
+Split conformal prediction (`conformal.py`): where new rows come from where the calibration
 rows came from, `level` of their labels lie in their intervals or sets, however wrong the model is.
 On average over such rows, that is; not at each one, and not at strangers.
 """
@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpn.core.checkpoint import Where
-from gpn.core.conformal import class_scores, conformal_quantile, interval_scores
-from gpn.core.shapes import require_level
+from gpn.core.checks import require_level
 from gpn.estimators.base import Array, Estimator, as_array, to_numpy
-from gpn.estimators.pieces import in_pieces
-from gpn.scaling import Scale
+from gpn.estimators.chunks import in_chunks
+from gpn.estimators.conformal import class_scores, conformal_quantile, interval_scores
+from gpn.estimators.scaling import Scale
+from gpn.training.checkpoint import CheckpointLike
 
 SMALLEST_STD = 1e-6  # of a target's own, so that a model that is sure of itself can be corrected
 
@@ -33,7 +33,7 @@ class Calibrated(Estimator):
         y: Any,
         X_unlabeled: Any = None,
         sample_weight: Any = None,
-        checkpoint: Where = None,
+        checkpoint: CheckpointLike = None,
     ) -> Self:
         """Learn from labeled rows, and from unlabeled ones like those that will be asked about.
 
@@ -47,7 +47,7 @@ class Calibrated(Estimator):
         return self
 
     def _learn(
-        self, X: Any, y: Any, X_unlabeled: Any, sample_weight: Any, checkpoint: Where
+        self, X: Any, y: Any, X_unlabeled: Any, sample_weight: Any, checkpoint: CheckpointLike
     ) -> None:
         """Check rows and labels of this kind, and fit."""
         raise NotImplementedError
@@ -118,7 +118,7 @@ class CalibratedSets(Calibrated):
         classes = torch.from_numpy(class_numbers(self.classes_, y))
         return class_scores(torch.from_numpy(self._probabilities(x)), classes)
 
-    @in_pieces
+    @in_chunks
     def predict_set(self, X: Any, level: float = 0.95) -> NDArray[np.bool_]:
         """Which classes a row may have, ``(n, classes)``: `level` of new rows have theirs in it.
 

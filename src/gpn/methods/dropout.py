@@ -21,15 +21,19 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from gpn.core.checkpoint import Where, kept
 from gpn.core.config import Config, require_one_of, require_positive
-from gpn.core.networks import ACTIVATIONS, MLPTrunk, Trunk, fresh, refuse_extras
-from gpn.core.objective import data_loss
-from gpn.core.posterior import FunctionBatch, Posterior
+from gpn.core.losses import data_loss
+from gpn.core.networks.layers import ACTIVATIONS, fresh
+from gpn.core.networks.trunks import MLPTrunk, Trunk, refuse_extras
+from gpn.core.posterior.base import FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
-from gpn.core.train import History, LabelBatches, Terms, TrainConfig, train
 from gpn.core.types import Draws, Inputs, Rng, as_generator
-from gpn.progress import progress_bar
+from gpn.training.batches import LabelBatches
+from gpn.training.checkpoint import CheckpointLike, kept
+from gpn.training.config import TrainConfig
+from gpn.training.loop import train
+from gpn.training.progress import progress_bar
+from gpn.training.state import History, Terms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +70,12 @@ class Dropout:
         self.config = DropoutConfig() if config is None else config
 
     def fit(
-        self, task: Task, rng: Rng = None, *, progress: bool | None = None, checkpoint: Where = None
+        self,
+        task: Task,
+        rng: Rng = None,
+        *,
+        progress: bool | None = None,
+        checkpoint: CheckpointLike = None,
     ) -> "DropoutPosterior":
         """Train one network under random masks; the pool is not used."""
         config, seeds = self.config, as_generator(rng)
@@ -174,7 +183,7 @@ def _step(
     def terms() -> Terms:
         rows = labels.next()
         masks = network.masks(1, len(rows), config.rate, rng)
-        fitted = network(task.varied(task.x_obs[rows], rng), masks)
+        fitted = network(task.augmented(task.x_obs[rows], rng), masks)
         return {
             "data": data_loss(fitted, task.y_obs[rows]).mean(),
             "decay": config.weight_decay * network.squared_norm(),

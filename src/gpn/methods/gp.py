@@ -24,7 +24,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gpn.core.cholesky import cholesky
 from gpn.core.config import (
     Config,
     require_counts,
@@ -32,10 +31,11 @@ from gpn.core.config import (
     require_positive,
     require_positive_if_given,
 )
-from gpn.core.gaussian import GaussianPosterior
-from gpn.core.noise import evidence_noise_std
-from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, positive
-from gpn.core.prior import MLPPrior
+from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, positive
+from gpn.core.posterior.gaussian import GaussianPosterior
+from gpn.core.priors.cholesky import cholesky
+from gpn.core.priors.evidence import evidence_noise_std
+from gpn.core.priors.prior import MLPPrior
 from gpn.core.task import Signature, Task
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 
@@ -109,7 +109,7 @@ def _fit_rbf(config: GPConfig, x: Inputs, y: Outputs) -> dict[str, float]:
     """ℓ, τ and σ_ε by scikit-learn's marginal likelihood; the given ones stay as they are."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF as Waves
+    from sklearn.gaussian_process.kernels import RBF as RandomFourierFeatures
     from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
 
     output_scale, length_scale, noise_std = _rbf_settings(config)
@@ -117,7 +117,7 @@ def _fit_rbf(config: GPConfig, x: Inputs, y: Outputs) -> dict[str, float]:
     size, far = float(targets.square().mean().sqrt()) or 1.0, _typical_distance(rows)
     searches = []
     for shrink, noise in itertools.product((1.0, 0.3), (0.1, 0.5)):  # the evidence has many hills
-        kernel = ConstantKernel(*_around(output_scale, size, power=2)) * Waves(
+        kernel = ConstantKernel(*_around(output_scale, size, power=2)) * RandomFourierFeatures(
             *_around(length_scale, shrink * far)
         ) + WhiteKernel(*_around(noise_std, noise * size, power=2))
         searches.append(GaussianProcessRegressor(kernel, alpha=1e-10))
@@ -159,7 +159,7 @@ def check_memory(n_labels: int, device: torch.device) -> None:
         raise MemoryError(
             f"an exact GP must hold three n × n matrices, {needed / 2**30:.0f} GiB for "
             f"{n_labels} labels, got {there / 2**30:.0f} GiB of memory; fit at most "
-            f"{math.isqrt(there // 24)} labels (task.labels(rows)), or use sngp or dkl."
+            f"{math.isqrt(there // 24)} labels (task.subset(rows)), or use sngp or dkl."
         )
 
 

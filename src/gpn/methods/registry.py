@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from gpn.core.posterior import Posterior
+from gpn.core.posterior.base import Posterior
 from gpn.core.task import Task
 from gpn.core.types import Rng
 
@@ -20,6 +20,13 @@ class Method(Protocol):
 
 
 Factory = Callable[..., Method]
+FILES = {
+    "gpn": ".posterior",
+    "ensemble": ".method",
+    "mcmc": ".method",
+    "dkl": ".method",
+    "sngp": ".method",
+}
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ def _built_in(
     def find_posterior() -> type[Posterior]:
         return getattr(_import(stem, extra), f"{method}Posterior")
 
-    home = "gpn.methods.gpn.posterior" if stem == "gpn" else f"gpn.methods.{stem}"
+    home = f"gpn.methods.{stem}{FILES.get(stem, '')}"
     return Entry(build, f"{home}:{method}Posterior", find_posterior)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gpn import metrics
-from gpn.core.shapes import require_count, require_shapes
+from gpn.core.checks import require_count, require_shapes
 from gpn.plots.palette import CYCLE, INK, PALETTE
 from gpn.plots.parts import Array, as_tensor, diagonal, joined
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gpn.core.shapes import require_shapes
+from gpn.core.checks import require_shapes
 from gpn.core.task import Task
 from gpn.core.types import Draws
 from gpn.plots.palette import INK, PALETTE

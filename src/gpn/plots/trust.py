@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 
 from gpn import metrics
-from gpn.core.shapes import require_shapes
+from gpn.core.checks import require_shapes
 from gpn.plots.palette import INK, PALETTE
 from gpn.plots.parts import Array, as_tensor, diagonal, joined
 

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpn.columns import TableError, as_table
-from gpn.frames import temporary
-from gpn.table_model import TableModel
+from gpn.tables.column_types import TableError
+from gpn.tables.encoder import as_table
+from gpn.tables.files import temporary
+from gpn.tables.model import TableModel
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -38,7 +39,7 @@ def write_report(
     if not isinstance(model, TableModel):
         raise TableError(
             f"the model of a report must be a TableModel, got {type(model).__name__}; fit one with "
-            "gpn fit, or gpn.table_model.fit_table."
+            "gpn fit, or gpn.tables.model.fit_table."
         )
     for table in (test, pool):
         if table is not None:

@@ -14,8 +14,8 @@ from scipy.linalg import eigh
 from gpn.methods.gpn.posterior import AffinePosterior
 
 Array = NDArray[np.float64]
-ROWS_AT_ONCE = 4000
-MOST_ENTRIES = 4_000_000
+CHUNK_ROWS = 4000
+MAX_ENTRIES = 4_000_000
 
 
 def leading_axes(posterior: AffinePosterior, x: Any) -> tuple[Array, Array]:
@@ -25,7 +25,7 @@ def leading_axes(posterior: AffinePosterior, x: Any) -> tuple[Array, Array]:
     softmax sees.
     """
     size = posterior.generator.code_dim
-    most = max(1, MOST_ENTRIES // (size * posterior.n_outputs))
+    most = max(1, MAX_ENTRIES // (size * posterior.n_outputs))
     every = torch.eye(size, dtype=posterior.dtype, device=posterior.device)
     _, slopes = base_and_slopes(posterior, x[:most], every)
     if posterior.signature.is_classification:
@@ -46,7 +46,7 @@ def base_and_slopes(posterior: AffinePosterior, x: Any, axes: Any) -> tuple[Arra
     rows = torch.as_tensor(x).to(posterior.device, posterior.dtype)
     codes = torch.as_tensor(axes).to(rows)
     parts = []
-    for part in rows.split(ROWS_AT_ONCE):
+    for part in rows.split(CHUNK_ROWS):
         columns = posterior.generator.columns(part)
         moved = posterior.generator.combine(columns, codes) - columns[0]
         parts.append(torch.cat([columns[:1], moved]).cpu().double())

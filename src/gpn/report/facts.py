@@ -7,7 +7,7 @@ from typing import Any
 import gpn
 from gpn.core.config import Config
 from gpn.methods.registry import name_of
-from gpn.table_model import TableModel
+from gpn.tables.model import TableModel
 
 Lines = list[tuple[str, str]]
 HELD = "known rows that set the threshold"

@@ -11,10 +11,10 @@ from gpn.methods.gpn.posterior import AffinePosterior
 from gpn.report.codes import base_and_slopes, leading_axes
 from gpn.report.measure import noise_of
 from gpn.report.rows import Picked
-from gpn.table_model import TableModel
+from gpn.tables.model import TableModel
 
 Array = NDArray[np.float64]
-MOST_NUMBERS = 600_000  # four bytes each, and a third more as text: about three megabytes
+MAX_NUMBERS = 600_000  # four bytes each, and a third more as text: about three megabytes
 SIZES = ((12, 32, 12), (8, 32, 12), (8, 24, 8), (6, 20, 6), (4, 16, 4), (3, 12, 3))
 QUANTILE_DRAWS = 100
 RUG = 60
@@ -76,12 +76,12 @@ def size_of(model: TableModel, picked: list[Picked]) -> Grid:
     count = len(model.columns.medians)
     for rows, points, draws in SIZES:
         each = _series(model, draws) * points * min(rows, len(picked))
-        if count * each <= MOST_NUMBERS:
+        if count * each <= MAX_NUMBERS:
             return Grid(rows, list(range(count)), points, draws)
     middle = np.array(list(model.columns.medians.values()))
     gaps = np.stack([row.x[:count] - middle for row in picked])
     far = np.abs(gaps / model.estimator.x_scale_.scale[:count]).max(0)
-    best = np.argsort(-far, kind="stable")[: max(1, MOST_NUMBERS // each)]
+    best = np.argsort(-far, kind="stable")[: max(1, MAX_NUMBERS // each)]
     return Grid(rows, sorted(best.tolist()), points, draws)
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from gpn.core.gaussian import GaussianPosterior
+from gpn.core.posterior.gaussian import GaussianPosterior
 from gpn.estimators.base import threshold_of
 
 Array = NDArray[np.float64]
 LEVELS = np.append(np.linspace(0.05, 0.95, 19), 0.99)
 FRACTIONS = np.linspace(0.05, 1.0, 20)
 DRAWS = 400
-ROWS_AT_ONCE = 5000
+CHUNK_ROWS = 5000
 BINS = 40
 FALSE_ALARMS = np.arange(1, 31) / 100
 
@@ -40,7 +40,7 @@ def positions(estimator: Any, x: Array, y: Array) -> Array:
         if scores is not None:
             return calibrated_positions(y, mean, total, scores[:, 0])
         return gaussian_positions(y, mean, total)
-    parts = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(x), ROWS_AT_ONCE)]
+    parts = [slice(start, start + CHUNK_ROWS) for start in range(0, len(x), CHUNK_ROWS)]
     draws = (estimator.sample_y(x[part], DRAWS) for part in parts)
     return np.concatenate(
         [draw_positions(y[p], d, noise) for p, d in zip(parts, draws, strict=True)]

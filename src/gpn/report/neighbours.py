@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from gpn.report.rows import Picked, features, predictions, shown
-from gpn.table_model import TableModel
+from gpn.tables.model import TableModel
 
 Array = NDArray[np.float64]
 NEIGHBOURS = 3

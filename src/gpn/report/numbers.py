@@ -9,8 +9,8 @@ from gpn.report import classes, measure
 from gpn.report.facts import facts_of
 from gpn.report.functions import functions
 from gpn.report.neighbours import comparisons
-from gpn.report.rows import MOST_UNKNOWN, Array, Picked, Rows, most_unknown, rows_of, typical
-from gpn.table_model import TableModel
+from gpn.report.rows import MAX_UNKNOWN, Array, Picked, Rows, most_unknown, rows_of, typical
+from gpn.tables.model import TableModel
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -32,7 +32,7 @@ def numbers_of(
     places, y, said = labels_of(model, tables[0])
     labeled = _measured(model, tables[0], places, y) if len(places) else {}
     tell("looking for the nearest labeled rows")
-    most = MOST_UNKNOWN // len(tables)
+    most = MAX_UNKNOWN // len(tables)
     unknown = [row for table in tables for row in most_unknown(table, most)]
     usual = typical(tables[0])
     chosen = _chosen(tables, usual)

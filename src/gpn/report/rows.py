@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpn.columns import Columns
-from gpn.table_model import TableModel
+from gpn.tables.encoder import Columns
+from gpn.tables.model import TableModel
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 Array = NDArray[np.float64]
-MOST_ROWS = 50_000
-MOST_UNKNOWN = 12
+MAX_ROWS = 50_000
+MAX_UNKNOWN = 12
 TYPICAL = (0.1, 0.4, 0.6, 0.9)
 
 
@@ -61,8 +61,8 @@ class Picked:
 def rows_of(model: TableModel, name: str, table: "DataFrame") -> Rows:
     """A table's rows, scored; of a very long one 50,000, picked evenly."""
     numbers = np.arange(len(table))
-    if len(table) > MOST_ROWS:
-        numbers = np.sort(np.random.default_rng(0).choice(len(table), MOST_ROWS, replace=False))
+    if len(table) > MAX_ROWS:
+        numbers = np.sort(np.random.default_rng(0).choice(len(table), MAX_ROWS, replace=False))
     frame = table.rename(columns=str).iloc[numbers].reset_index(drop=True)
     x = model.columns.encode(frame)
     scores = np.asarray(model.estimator.ood_score(x), np.float64)

@@ -11,7 +11,7 @@ z on a pool of unlabeled inputs:
 """
 
 from gpn.methods.gpn.config import GPNConfig
-from gpn.methods.gpn.fit import GPN
+from gpn.methods.gpn.fitting.fit import GPN
 from gpn.methods.gpn.posterior import AffinePosterior, ConcatPosterior, GPNPosterior
 
 __all__ = ["GPN", "AffinePosterior", "ConcatPosterior", "GPNConfig", "GPNPosterior"]

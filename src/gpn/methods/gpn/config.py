@@ -12,10 +12,10 @@ from gpn.core.config import (
     require_one_of,
     require_positive_if_given,
 )
-from gpn.core.networks import ConvTrunk, MLPTrunk, Trunk
-from gpn.core.prior import MLPPrior, PriorSpec
+from gpn.core.networks.trunks import ConvTrunk, MLPTrunk, ModuleTrunk, Trunk
+from gpn.core.priors.prior import MLPPrior, PriorSpec
 from gpn.core.task import Task
-from gpn.core.train import TrainConfig
+from gpn.training.config import TrainConfig
 
 # Beyond as many labels as there are noise axes, conditioned anchors come closer (fidelity/reach).
 JOINT_LABELS = 64
@@ -25,7 +25,7 @@ JOINT_TARGET_DIMENSIONS = 2
 JOINT_DIMENSIONS = 10
 # Joint anchors of classes tie all logits: a code axis for each, which is slow where they are many.
 FEW_CLASSES = 4
-MOST_JOINT_CLASSES = 20
+MAX_JOINT_CLASSES = 20
 # In a wide table, conditioned anchors predict and detect better up to about a thousand labels.
 WIDE_CONDITIONED_LABELS = 1000
 MADE_UP = 1 / 3
@@ -177,6 +177,11 @@ class GPNConfig(Config):
             train=self._train(task, anchor) if self.train is None else self.train,
         )
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the trunk is a module that is used as it is: only a head is trained on it."""
+        return isinstance(self.trunk, ModuleTrunk) and self.trunk.is_frozen
+
     def _made_up(self, task: Task, anchor: str) -> float | None:
         possible = len(task.input_shape) in (1, 3) and self._detects(anchor)
         if self.made_up and not possible:
@@ -287,7 +292,7 @@ class GPNConfig(Config):
         narrow = task.input_shape[0] <= dimensions
         if task.is_classification:
             few = task.n_outputs <= FEW_CLASSES and not self._asks_for_beta
-            narrow = few or (narrow and task.n_outputs <= MOST_JOINT_CLASSES)
+            narrow = few or (narrow and task.n_outputs <= MAX_JOINT_CLASSES)
         return len(task.x_obs) <= most and narrow
 
     def _few_of_many(self, task: Task) -> bool:

@@ -10,16 +10,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gpn.core.chunks import joined
-from gpn.core.gaussian import GaussianPosterior
-from gpn.core.generator import AffineGenerator, ConcatGenerator, Generator
-from gpn.core.networks import MLPTrunk, ModuleTrunk, Trunk
-from gpn.core.pool import check_finite
-from gpn.core.posterior import MOMENT_DRAWS, FunctionBatch, Posterior
-from gpn.core.streams import beside
+from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk, Trunk
+from gpn.core.pools.base import check_finite
+from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.posterior.gaussian import GaussianPosterior
+from gpn.core.posterior.side_stream import beside
 from gpn.core.task import Signature
 from gpn.core.types import Inputs, Outputs, Rng, as_generator, as_stored, laid_out, normal
 from gpn.methods.gpn.config import GPNConfig
-from gpn.methods.gpn.diagnose import diagnose
+from gpn.methods.gpn.fit_report import diagnose
+from gpn.methods.gpn.model.generator import AffineGenerator, ConcatGenerator, Generator
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""The command `gpn`. Needs `pip install gpn[cli]`."""

@@ -1,0 +1,1 @@
+"""Features of x: layers, trunks, and encodings of numbers."""

@@ -1,0 +1,168 @@
+"""Trunks: features of x, then hidden layers."""
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+from gpn.core.config import Config, require_one_of, require_sizes
+from gpn.core.networks.encodings import PiecewiseLinearEncoding, RandomFourierFeatures
+from gpn.core.networks.frozen import FrozenFeatures
+from gpn.core.networks.layers import ACTIVATIONS, conv_features, conv_stack, fresh
+
+
+class Trunk(Config, ABC):
+    """What stands under a generator: features of x, then hidden layers of `widths`.
+
+    In training, `dropout` is the share of hidden units that a step leaves out.
+    """
+
+    widths: tuple[int, ...]
+    activation: str
+    dropout: float
+
+    @abstractmethod
+    def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
+        """A module from inputs to features ``(n, h)``, and h."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLPTrunk(Trunk):
+    """Hidden layers on x itself, with random waves of x or ramps of each number beside it.
+
+    The `fourier` waves cos(w·x + c) let a small network follow a rough prior; their frequencies
+    |w| spread evenly on a log scale over `fourier_range`. None stands for (0.5, 10), or in a GPN
+    with spectral codes for frequencies up to those of the prior's own axes. `ramps` cuts the range
+    of every number at that many quantiles, as trees would; a GPN takes them from its pool.
+    """
+
+    widths: tuple[int, ...] = (256, 256, 256)
+    activation: str = "silu"
+    dropout: float = 0.0
+    fourier: int = 0
+    fourier_range: tuple[float, float] | None = None
+    ramps: int = 0
+
+    def __post_init__(self) -> None:
+        check_trunk(self)
+        if min(self.fourier, self.ramps) < 0:
+            raise ValueError(
+                "fourier and ramps must not be negative, got "
+                f"fourier={self.fourier} and ramps={self.ramps}; 0 is without."
+            )
+        if min(self.fourier, self.ramps) > 0:
+            raise ValueError(
+                f"a trunk has waves or ramps, got fourier={self.fourier} and ramps={self.ramps}; "
+                "set one of them to 0."
+            )
+
+    def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
+        dim = torch.Size(input_shape).numel()
+        if self.ramps > 0:
+            return PiecewiseLinearEncoding(dim, self.ramps), dim * (1 + self.ramps)
+        if self.fourier == 0:
+            return nn.Flatten(), dim
+        scales = self.fourier_range or (0.5, 10.0)
+        return RandomFourierFeatures(dim, self.fourier, scales, rng), dim + self.fourier
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvTrunk(Trunk):
+    """Convolutions (3×3), then hidden linear layers: the paper's image networks.
+
+    Each convolution halves the image: by its own "stride" of 2, or by the "max" of 2×2 pixels
+    after it, which sees four times as much and costs that, too.
+    """
+
+    channels: tuple[int, ...] = (32, 64)
+    widths: tuple[int, ...] = (512, 512, 512)
+    activation: str = "relu"
+    dropout: float = 0.0
+    halve_by: str = "stride"
+
+    def __post_init__(self) -> None:
+        check_trunk(self)
+        require_one_of(self, "halve_by", ("stride", "max"))
+        if not self.channels:
+            raise ValueError("channels must name at least one convolution, got ().")
+        require_sizes(self.channels)
+
+    def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
+        size = conv_features(input_shape, self.channels)
+        layers = partial(conv_stack, input_shape, self.channels, self.activation, self.halve_by)
+        return fresh(layers, rng), size
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleTrunk(Trunk):
+    """Your own module from x to features ``(n, h)``, then hidden layers of `widths`.
+
+    A copy of the module is trained together with the rest, or used as it is if `frozen`: in eval
+    mode, and in a GPN once for every row before training begins. None freezes a module of which
+    no parameter asks for a gradient.
+    """
+
+    module: nn.Module
+    widths: tuple[int, ...] = (256,)
+    activation: str = "silu"
+    dropout: float = 0.0
+    frozen: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_trunk(self)
+        if not isinstance(self.module, nn.Module):
+            raise TypeError(
+                "a trunk's module must be a torch.nn.Module from rows to features, got "
+                f"{type(self.module).__name__}."
+            )
+
+    @property
+    def is_frozen(self) -> bool:
+        asked = [parameter.requires_grad for parameter in self.module.parameters()]
+        return bool(asked) and not any(asked) if self.frozen is None else self.frozen
+
+    def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
+        module = copy.deepcopy(self.module).cpu().float()
+        width = _width(module.eval(), input_shape)
+        return FrozenFeatures(module, width) if self.is_frozen else module.train(), width
+
+
+def _width(module: nn.Module, input_shape: tuple[int, ...]) -> int:
+    """How many features the module makes of a row, by a trial of two."""
+    try:
+        with torch.no_grad():
+            shape = tuple(module(torch.zeros(2, *input_shape)).shape)
+    except Exception as error:
+        raise ValueError(
+            f"the trunk's module must take rows of shape {input_shape}, two of them as a tensor of "
+            f"shape {(2, *input_shape)}, got {type(error).__name__} from it ({error!s:.300}); "
+            "adapt its first layer, or reshape X."
+        ) from error
+    if len(shape) != 2 or shape[0] != 2:
+        raise ValueError(
+            f"the trunk's module must map 2 inputs to features of shape (2, h), got {shape}; "
+            "end it with nn.Flatten()."
+        )
+    return int(shape[1])
+
+
+def refuse_extras(trunk: Trunk, who: str) -> None:
+    """Raise where a trunk asks for dropout, or for ramps, that `who` would not apply."""
+    if isinstance(trunk, MLPTrunk) and trunk.ramps > 0:
+        raise ValueError(f"{who} needs a trunk without ramps, got ramps={trunk.ramps}; use 0.")
+    if trunk.dropout > 0:
+        raise ValueError(
+            f"{who} needs a trunk without dropout, got dropout={trunk.dropout}; use 0."
+        )
+
+
+def check_trunk(trunk: Trunk) -> None:
+    require_one_of(trunk, "activation", tuple(ACTIVATIONS))
+    if not trunk.widths:
+        raise ValueError("widths must name at least one hidden layer, got ().")
+    require_sizes(trunk.widths)
+    if not 0 <= trunk.dropout < 1:
+        raise ValueError(f"dropout must lie in [0, 1), got {trunk.dropout}; 0 is without.")

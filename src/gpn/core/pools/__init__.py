@@ -1,0 +1,13 @@
+"""Where unlabeled rows come from: memory, a sampler, a data set or a file."""
+
+from gpn.core.pools.base import (
+    DatasetPool,
+    Pool,
+    RowPool,
+    SamplerPool,
+    TensorPool,
+    box,
+)
+from gpn.core.pools.disk import DiskPool
+
+__all__ = ["DatasetPool", "DiskPool", "Pool", "RowPool", "SamplerPool", "TensorPool", "box"]

@@ -1,0 +1,5 @@
+"""What a fit gives back: functions, moments, intervals and class probabilities."""
+
+from gpn.core.posterior.base import Function, Posterior
+
+__all__ = ["Function", "Posterior"]

@@ -1,0 +1,1 @@
+"""Distributions over functions, in closed form: networks, kernels, eigenfunctions, evidence."""

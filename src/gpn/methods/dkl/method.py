@@ -1,0 +1,271 @@
+"""Deep kernel learning with a grid (Wilson, Hu, Salakhutdinov and Xing 2016a, b; KISS-GP).
+
+A network e maps x to a few numbers in the box [−1, 1]^d, and a Gaussian process lives there; its
+values u at the nodes of a grid carry everything, the rest is cubic interpolation:
+
+    f(x) = w(e(x))·u,    u ~ N(μ 1, K_grid),    q(u) = N(m, S)
+    loss = −(1/N) [ Σ_i E_q log p(y_i | f(x_i)) − KL(q(u) ‖ p(u)) ]
+
+One such process per output, on a shared embedding; Gaussian likelihood with learnt noise for a
+regression, softmax for classes. Network, kernel, mean and noise are trained together by Adam, q by
+natural gradients, on minibatches. All of the Gaussian-process mathematics is GPyTorch's.
+
+For a regression the last natural-gradient step is of length one over all labels, which makes q(u)
+the exact posterior of the grid values (the likelihood is conjugate), as in KISS-GP with exact
+inference. For classes the network first learns alone, with an ordinary last layer, as in the
+original: q(u) begins at the prior, where all classes are alike wherever a row lies, and its small
+steps tell a network that knows nothing little. What differs from the original: the embedding is
+squashed by tanh, not rescaled batch by batch, so that a draw is one smooth function of x; networks
+for targets do not learn alone first, where natural steps are long from the start.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gpn.core.config import (
+    Config,
+    require_counts,
+    require_not_negative,
+    require_positive,
+    require_positive_if_given,
+)
+from gpn.core.losses import cross_entropy
+from gpn.core.networks.encodings import fit_features
+from gpn.core.networks.layers import fresh, mlp
+from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk, Trunk
+from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.task import Signature, Task
+from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
+from gpn.methods.dkl.grid import CHUNK_ROWS, DeepProcess, GridProcess, Natural, interpolation
+from gpn.training.batches import LabelBatches
+from gpn.training.checkpoint import CheckpointLike, CheckpointSession, kept
+from gpn.training.config import TrainConfig
+from gpn.training.cuda_graphs import TrainStep
+from gpn.training.loop import Report, train
+from gpn.training.progress import progress_bar
+from gpn.training.state import Terms
+from gpn.training.torch_state import seeded_global_rng
+
+
+@dataclass(frozen=True, kw_only=True)
+class DKLConfig(Config):
+    """Settings of a deep-kernel process.
+
+    embedding_dim, grid_size
+        d numbers per row and nodes per axis; the grid has grid_size^d nodes.
+    length_scale, noise_std
+        Where the kernel's length scale, in the box [−1, 1]^d, and a regression's noise start.
+    natural_rate
+        Length of the natural-gradient steps of q(u) during training; None is 0.1 for targets,
+        whose likelihood is conjugate, and 0.003 for classes, where longer steps do not settle.
+    alone
+        How long a network for classes learns alone, as a share of the steps that follow; 0 is
+        not at all.
+    """
+
+    embedding_dim: int = 2
+    grid_size: int = 16
+    length_scale: float = 0.3
+    noise_std: float = 0.2
+    natural_rate: float | None = None
+    alone: float = 1.0
+    trunk: Trunk = field(default_factory=MLPTrunk)
+    train: TrainConfig = field(
+        default_factory=lambda: TrainConfig(learning_rate=1e-3, weight_decay=1e-2)
+    )
+
+    def __post_init__(self) -> None:
+        require_counts(self, "embedding_dim", "grid_size")
+        require_positive(self, "length_scale", "noise_std")
+        require_not_negative(self, "alone")
+        require_positive_if_given(self, "natural_rate")
+        if self.grid_size < 4:
+            raise ValueError(f"grid_size must be at least 4 to interpolate, got {self.grid_size}.")
+        if self.grid_size**self.embedding_dim > 4096:
+            raise ValueError(
+                "grid_size ** embedding_dim must be at most 4096 nodes, got "
+                f"{self.grid_size} ** {self.embedding_dim}; use a smaller grid or fewer dimensions."
+            )
+
+    def rate_for(self, task: Task) -> float:
+        """`natural_rate`, as given or by default."""
+        if self.natural_rate is not None:
+            return self.natural_rate
+        return 0.003 if task.is_classification else 0.1
+
+
+class DKL:
+    """The method: `DKL(config).fit(task, rng=0)` gives a posterior."""
+
+    def __init__(self, config: DKLConfig | None = None) -> None:
+        self.config = DKLConfig() if config is None else config
+
+    def fit(
+        self,
+        task: Task,
+        rng: Rng = None,
+        *,
+        progress: bool | None = None,
+        checkpoint: CheckpointLike = None,
+    ) -> "DKLPosterior":
+        """Train embedding and process together; a regression ends with its exact q(u)."""
+        config, seeds = self.config, as_generator(rng)
+        device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
+        embedding = Embedding(config, task.input_shape, seeds).to(device, dtype)
+        size, dim = config.grid_size, config.embedding_dim
+        grid = GridProcess(size, dim, config.length_scale, task.n_outputs)
+        process = DeepProcess(embedding, grid, task.signature, config.noise_std).to(device)
+        moved = task.to(device, dtype)
+        fit_features(embedding.features, lambda: moved.x_obs)
+        with (
+            kept(checkpoint, config, task, rng, device) as file,
+            progress_bar("DKL", show=progress) as report,
+            seeded_global_rng(seeds) as torchs,
+        ):
+            if task.is_classification and config.alone > 0:
+                learn_alone(embedding, moved, config, seeds, report, file)
+            embedding.spread(moved.x_obs[:CHUNK_ROWS])
+            natural = Natural(process, moved, config.rate_for(task))
+            batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
+            steps = natural.steps(batches)
+            streams = [*batches.streams, natural, *torchs]
+            others = process.hyperparameters
+            train(process.learnt, steps, config.train, report, others, streams, file)
+            if not task.is_classification:
+                natural.solve()
+        return DKLPosterior(embedding.eval(), *process.grid_law(), task.signature, config)
+
+
+def learn_alone(
+    embedding: "Embedding",
+    task: Task,
+    config: DKLConfig,
+    seeds: torch.Generator,
+    report: Report,
+    file: CheckpointSession | None,
+) -> None:
+    """Cross-entropy with an ordinary last layer in place of the embedding's."""
+    sizes = embedding.last.in_features, task.n_outputs
+    head = fresh(lambda: [nn.Linear(*sizes)], seeds).to(task.x_obs)
+    network = nn.Sequential(embedding.features, *list(embedding.layers)[:-1], head)
+    batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
+
+    def rows() -> tuple[Tensor, Tensor]:
+        picked = batches.next().to(task.x_obs.device)
+        return task.augmented(task.x_obs[picked], batches.rng), task.y_obs[picked]
+
+    def terms(x: Tensor, y: Tensor) -> Terms:
+        return {"alone": cross_entropy(network(x)[None], y).mean()}
+
+    steps = max(1, round(config.alone * config.train.steps))
+    feed = TrainStep(rows, terms, graph_safe=not isinstance(config.trunk, ModuleTrunk))
+    with seeded_global_rng(seeds) as torchs:
+        streams = [*batches.streams, *torchs]
+        own = config.train.replace(steps=steps)
+        train(network, feed, own, report, streams=streams, kept=file).require_finished()
+
+
+class Embedding(nn.Module):
+    """x → a point of the box (−1, 1)^d."""
+
+    def __init__(
+        self, config: DKLConfig, input_shape: tuple[int, ...], rng: torch.Generator
+    ) -> None:
+        super().__init__()
+        trunk = config.trunk
+        self.features, size = trunk.features(input_shape, rng)
+        sizes = (size, *trunk.widths, config.embedding_dim)
+        self.layers = fresh(lambda: mlp(sizes, trunk.activation, trunk.dropout), rng)
+
+    @property
+    def last(self) -> nn.Linear:
+        return cast(nn.Linear, self.layers[-1])
+
+    def forward(self, x: Inputs) -> Float[Tensor, "n e"]:
+        return self.layers(self.features(x)).tanh()
+
+    @torch.no_grad()
+    def spread(self, x: Inputs, std: float = 0.5) -> None:
+        """Rescale the last layer so that the rows of `x` fill the box from the start."""
+        last = self.last
+        raw = self.layers(self.features(x))
+        scale = std / raw.std(0, correction=0).clamp_min(1e-6)
+        last.weight.mul_(scale[:, None])
+        last.bias.sub_(raw.mean(0)).mul_(scale)
+
+
+class DKLPosterior(Posterior):
+    """Functions x → w(e(x))·u with u ~ q(u) drawn once per function; moments in closed form."""
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        grid: Float[Tensor, "g e"],
+        grid_mean: Float[Tensor, "o u"],
+        grid_root: Float[Tensor, "o u u"],
+        noise_std: float | None,
+        signature: Signature,
+        config: DKLConfig,
+    ) -> None:
+        example = next(embedding.parameters())
+        super().__init__(signature, example.device, example.dtype, noise_std)
+        self.embedding = embedding.eval().requires_grad_(False)  # noqa: FBT003
+        self.grid, self.grid_mean, self.grid_root = grid, grid_mean, grid_root
+        self.config = config
+
+    def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
+        noise = normal((n, *self.grid_mean.shape, 1), rng, self.grid_mean)
+        values = self.grid_mean + (self.grid_root @ noise)[..., 0]
+        columns = values.flatten(0, 1).T.contiguous()
+
+        def batch(x: Inputs) -> Draws:
+            at_rows = self._interpolate(x, columns)
+            return at_rows.reshape(len(x), n, self.n_outputs).movedim(1, 0)
+
+        return batch
+
+    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
+        return self.mean(x), self.variance(x)
+
+    @torch.no_grad()
+    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        """w·m."""
+        parts = self._rows(x).split(CHUNK_ROWS)
+        return torch.cat([self._interpolate(part, self.grid_mean.T) for part in parts])
+
+    @torch.no_grad()
+    def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        """wᵀ S w."""
+        parts = self._rows(x).split(CHUNK_ROWS)
+        return torch.cat([torch.stack(self._spread(part), dim=-1) for part in parts])
+
+    def _spread(self, x: Inputs) -> list[Float[Tensor, "n"]]:
+        return [self._interpolate(x, root).square().sum(-1) for root in self.grid_root]
+
+    def _interpolate(self, x: Inputs, values: Float[Tensor, "u k"]) -> Float[Tensor, "n k"]:
+        """Cubic interpolation of grid values, one function per column, at the rows' embedding."""
+        return (interpolation(self.grid, self.embedding(x)) @ values).to(self.dtype)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that the posterior is made of, by name."""
+        network = self.embedding.state_dict(prefix="embedding.")
+        grid = {"grid": self.grid, "grid_mean": self.grid_mean, "grid_root": self.grid_root}
+        noise_std = torch.tensor(self.noise_std or 0.0, dtype=torch.float64)
+        return {**network, **grid, "noise_std": noise_std}
+
+    @classmethod
+    def restore(
+        cls, config: DKLConfig, signature: Signature, tensors: dict[str, Tensor]
+    ) -> "DKLPosterior":
+        """The posterior whose `tensors()` these are."""
+        embedding, prefix = Embedding(config, signature.input_shape, as_generator(0)), "embedding."
+        own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        example = next(value for value in own.values() if value.is_floating_point())
+        embedding.to(example.device, example.dtype).load_state_dict(own)
+        mean, root = tensors["grid_mean"], tensors["grid_root"]
+        noise_std = float(tensors["noise_std"]) or None
+        return cls(embedding, tensors["grid"], mean, root, noise_std, signature, config)

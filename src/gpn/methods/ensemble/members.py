@@ -1,0 +1,106 @@
+"""m networks as one: every parameter has the members stacked in front."""
+
+import copy
+import itertools
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
+
+from gpn.core.networks.layers import ACTIVATIONS
+from gpn.core.networks.trunks import Trunk, refuse_extras
+from gpn.core.task import Signature
+from gpn.core.types import Functions, Inputs
+
+MemberFeatures = Float[Tensor, "#k n h"]
+
+
+class Members(nn.Module):
+    """`members(x)[j]` is member j at the rows of x: a trunk and an output layer of its own."""
+
+    def __init__(self, trunk: Trunk, signature: Signature, n: int, rng: torch.Generator) -> None:
+        super().__init__()
+        refuse_extras(trunk, "an ensemble")
+        built = [trunk.features(signature.input_shape, rng) for _ in range(n)]
+        sizes = (built[0][1], *trunk.widths, signature.n_outputs)
+        self.features = StackedFeatures([module for module, _ in built])
+        self.layers = nn.ModuleList(
+            StackedLinear(n, *pair, rng) for pair in itertools.pairwise(sizes)
+        )
+        self.activation = ACTIVATIONS[trunk.activation]()
+
+    def forward(self, x: Inputs) -> Functions:
+        *inner, last = self.layers
+        hidden = self.features(x)
+        for layer in inner:
+            hidden = self.activation(layer(hidden))
+        return last(hidden)
+
+    def pick(self, which: Int[Tensor, "s"]) -> "Members":
+        """A copy with the members `which` only, in that order."""
+        chosen = copy.deepcopy(self)
+        for owner in chosen.modules():
+            for name, parameter in list(owner.named_parameters(recurse=False)):
+                setattr(owner, name, nn.Parameter(parameter[which], parameter.requires_grad))
+            for name, buffer in list(owner.named_buffers(recurse=False)):
+                setattr(owner, name, buffer[which])
+        return chosen
+
+    @property
+    def example(self) -> Tensor:
+        """A parameter that tells the number of members, the device and the dtype."""
+        return next(self.layers.parameters())
+
+    def __len__(self) -> int:
+        return len(self.example)
+
+
+class StackedLinear(nn.Module):
+    """W_j h + c_j for every member j in one batched product, started as torch's own layers are."""
+
+    def __init__(self, n: int, fan_in: int, fan_out: int, rng: torch.Generator) -> None:
+        super().__init__()
+        bound = fan_in**-0.5
+        weight = torch.empty(n, fan_out, fan_in).uniform_(-bound, bound, generator=rng)
+        bias = torch.empty(n, fan_out).uniform_(-bound, bound, generator=rng)
+        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
+
+    def forward(self, hidden: MemberFeatures) -> Float[Tensor, "k n o"]:
+        every = hidden.expand(len(self.weight), -1, -1)
+        return torch.baddbmm(self.bias[:, None, :], every, self.weight.mT)
+
+
+class StackedFeatures(nn.Module):
+    """The members' feature modules as one; features without a state are computed once for all.
+
+    Names keep their dots as slashes, which torch allows in the name of a parameter.
+    """
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        super().__init__()
+        parameters, buffers = stack_module_state(modules)
+        for name, tensor in parameters.items():
+            kept = nn.Parameter(tensor.detach().clone(), requires_grad=tensor.requires_grad)
+            self.register_parameter(name.replace(".", "/"), kept)
+        for name, tensor in buffers.items():
+            self.register_buffer(name.replace(".", "/"), tensor.clone())
+        # in a tuple, so that torch does not count the template's own parameters as ours
+        self.template = (modules[0].to("meta"),)
+
+    def train(self, mode: bool = True) -> "StackedFeatures":  # noqa: FBT001
+        self.template[0].train(mode)
+        super().train(mode)
+        return self
+
+    def forward(self, x: Inputs) -> MemberFeatures:
+        x = x.contiguous()  # grouped convolutions are slow with channels last
+        states = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        if not states:
+            return self.template[0](x)[None]
+        by_name = {name.replace("/", "."): state for name, state in states.items()}
+
+        def one(state: dict[str, Tensor]) -> Tensor:
+            return functional_call(self.template[0], state, (x,))
+
+        return torch.vmap(one)(by_name)

@@ -1,0 +1,1 @@
+"""Which pool rows a GPN sees, and with which weight."""

@@ -1,0 +1,310 @@
+"""Spectral-normalised neural Gaussian process (Liu, Lin, Padhy, Tran et al. 2020).
+
+A residual network h whose layers are kept Lipschitz, hence roughly distance preserving, under a
+Gaussian process with random Fourier features:
+
+    h ← h + act(W h + b)  per layer,  W = V · min(1, c / σ(V))
+    φ(x) = τ √(2/D) cos(Ω h(x) + b),  Ω_ij ~ N(0, 1 / (ℓ² width)),  b ~ U[0, 2π]
+    f(x) = φ(x)·w,  w ~ N(0, I)
+
+The network and the weights are trained to the mode ŵ; one pass over the labels then gives the
+Laplace posterior w ~ N(ŵ, P⁻¹):
+
+    regression   P = I + ΦᵀΦ / σ_ε²
+    classes      P_c = I + Σ_i p_ic (1 − p_ic) φ_i φ_iᵀ    (precision="class"), or one P with
+                 max_c p_ic in the place of p_ic           (precision="shared")
+
+What differs from the original: the weights of a regression are its exact posterior mean given the
+features, not the last iterate of the training; σ_ε is learnt by marginal likelihood; a
+convolution is normalised as a matrix (out × the rest), as Miyato et al. (2018) do; the length
+scale ℓ counts in units of √width, so that it means the same for every network. The mean-field rule
+softmax(ŵ·φ / √(1 + λ φᵀP⁻¹φ)) is offered for `probabilities`; draws never need it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gpn.core.config import (
+    Config,
+    require_counts,
+    require_one_of,
+    require_positive,
+    require_positive_if_given,
+)
+from gpn.core.losses import data_loss
+from gpn.core.networks.layers import ACTIVATIONS, fresh, initialise
+from gpn.core.networks.trunks import MLPTrunk, Trunk, refuse_extras
+from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.priors.cholesky import inverse_root
+from gpn.core.priors.evidence import learnt_noise_std
+from gpn.core.task import Signature, Task
+from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
+from gpn.methods.sngp.spectral_norm import bound_layers, unbind_layers
+from gpn.training.batches import LabelBatches
+from gpn.training.checkpoint import CheckpointLike, kept
+from gpn.training.config import TrainConfig
+from gpn.training.loop import train
+from gpn.training.progress import progress_bar
+from gpn.training.state import Terms
+
+CHUNK_ROWS = 1024
+
+Features = Float[Tensor, "n f"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SNGPConfig(Config):
+    """Settings of an SNGP.
+
+    spectral_bound
+        c: no layer may stretch a distance by more; inf switches the bound off.
+    n_features, length_scale, prior_std
+        D, ℓ and τ of the random features; τ is f's prior deviation, 3 as in the prior networks.
+    noise_std
+        σ_ε of a regression; None learns it by marginal likelihood.
+    precision, mean_field
+        For classes: "class" or "shared" precision; λ of the mean-field rule (π/8 in the
+        original), None to average the softmax over draws.
+    """
+
+    spectral_bound: float = 0.95
+    n_features: int = 1024
+    length_scale: float = 0.25
+    prior_std: float = 3.0
+    noise_std: float | None = None
+    precision: str = "class"
+    mean_field: float | None = None
+    trunk: Trunk = field(default_factory=MLPTrunk)
+    train: TrainConfig = field(default_factory=lambda: TrainConfig(weight_decay=1e-2))
+
+    def __post_init__(self) -> None:
+        require_counts(self, "n_features")
+        require_positive(self, "spectral_bound", "length_scale", "prior_std")
+        require_positive_if_given(self, "noise_std", "mean_field")
+        require_one_of(self, "precision", ("class", "shared"))
+
+
+class SNGP:
+    """The method: `SNGP(config).fit(task, rng=0)` gives a posterior."""
+
+    def __init__(self, config: SNGPConfig | None = None) -> None:
+        self.config = SNGPConfig() if config is None else config
+
+    def fit(
+        self,
+        task: Task,
+        rng: Rng = None,
+        *,
+        progress: bool | None = None,
+        checkpoint: CheckpointLike = None,
+    ) -> "SNGPPosterior":
+        """Train network and weights, then one pass over the labels for the precision."""
+        config, seeds = self.config, as_generator(rng)
+        device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
+        network = SNGPNetwork(config, task.signature, seeds)
+        bound_layers(network.trunk, config.spectral_bound, seeds)
+        network, moved = network.to(device, dtype), task.to(device, dtype)
+        draws, keep = as_generator(seeds, device), kept(checkpoint, config, task, rng, device)
+        labels = LabelBatches(len(task.x_obs), config.train.label_batch, draws)
+        terms, streams = _step(network, moved, labels), labels.streams
+        with keep as file, progress_bar("SNGP", show=progress) as report:
+            train(network, terms, config.train, report, streams=streams, kept=file)
+            unbind_layers(network.trunk)
+            return SNGPPosterior(network, *_laplace(network, moved, config), task.signature, config)
+
+
+def _step(network: "SNGPNetwork", task: Task, labels: LabelBatches) -> Callable[[], Terms]:
+    """−log posterior of the weights per label; a regression's σ_ε² is its current error."""
+    n_labels = len(task.x_obs)
+
+    def terms() -> Terms:
+        rows = labels.next()
+        x = task.augmented(task.x_obs[rows], labels.rng)
+        data = data_loss(network(x)[None], task.y_obs[rows]).mean()
+        scale = 0.5 if task.is_classification else data.detach() / task.n_outputs
+        return {"data": data, "weights": scale * network.weights.square().sum() / n_labels}
+
+    return terms
+
+
+class SNGPNetwork(nn.Module):
+    """x → φ(x)·w: a residual trunk, fixed random waves of it, and one weight vector per output."""
+
+    frequencies: Tensor
+    phases: Tensor
+
+    def __init__(self, config: SNGPConfig, signature: Signature, rng: torch.Generator) -> None:
+        super().__init__()
+        self.trunk = ResidualTrunk(config.trunk, signature.input_shape, rng)
+        width, count = config.trunk.widths[0], config.n_features
+        scale = 1 / (config.length_scale * math.sqrt(width))
+        self.amplitude = config.prior_std * math.sqrt(2 / count)
+        self.register_buffer("frequencies", scale * torch.randn(width, count, generator=rng))
+        self.register_buffer("phases", 2 * math.pi * torch.rand(count, generator=rng))
+        self.weights = nn.Parameter(torch.zeros(count, signature.n_outputs))
+
+    def features(self, x: Inputs) -> Features:
+        """φ(x); φ(x)·φ(x') approximates τ² exp(−‖h − h'‖² / (2 ℓ² width))."""
+        return self.amplitude * (self.trunk(x) @ self.frequencies + self.phases).cos()
+
+    def forward(self, x: Inputs) -> Outputs:
+        return self.features(x) @ self.weights
+
+
+class ResidualTrunk(nn.Module):
+    """Any trunk's features, a linear map to its width, and one residual layer per width."""
+
+    def __init__(self, trunk: Trunk, input_shape: tuple[int, ...], rng: torch.Generator) -> None:
+        super().__init__()
+        refuse_extras(trunk, "SNGP")
+        width = trunk.widths[0]
+        if any(other != width for other in trunk.widths):
+            raise ValueError(
+                f"residual layers must all have one width, got widths={trunk.widths}; "
+                f"try widths={(width,) * len(trunk.widths)}."
+            )
+        self.features, size = trunk.features(input_shape, rng)
+        self.project = initialise(nn.Linear(size, width, device="meta"), rng)
+        self.layers = fresh(lambda: [nn.Linear(width, width) for _ in trunk.widths], rng)
+        self.activation = ACTIVATIONS[trunk.activation]()
+
+    def forward(self, x: Inputs) -> Float[Tensor, "n h"]:
+        hidden = self.project(self.features(x))
+        for layer in self.layers:
+            hidden = hidden + self.activation(layer(hidden))
+        return hidden
+
+
+@torch.no_grad()
+def _laplace(
+    network: SNGPNetwork, task: Task, config: SNGPConfig
+) -> tuple[Tensor, Tensor, float | None]:
+    """The weights' mean (f, o), a root R of their covariance R Rᵀ (o or 1, f, f), and σ_ε."""
+    network.eval()
+    parts, dtype = task.x_obs.split(CHUNK_ROWS), task.x_obs.dtype
+    if task.is_classification:
+        precision = _class_precision(network, parts, shared=config.precision == "shared")
+        root = inverse_root(precision, "the precision of the weights")
+        return network.weights.detach(), root.to(dtype), None
+    features = torch.cat([network.features(part) for part in parts])
+    mean, root, noise_std = regression_head(features, task.y_obs, config.noise_std)
+    return mean.to(dtype), root.to(dtype)[None], noise_std
+
+
+def _class_precision(
+    network: SNGPNetwork, parts: tuple[Tensor, ...], *, shared: bool
+) -> Float[Tensor, "c f f"]:
+    """I + Σ_i p (1 − p) φ_i φ_iᵀ, one matrix per class, or one with the largest p."""
+    count, n_classes = network.weights.shape
+    total = torch.eye(count, dtype=torch.float64, device=network.weights.device)
+    total = total.repeat(1 if shared else n_classes, 1, 1)
+    for part in parts:
+        features = network.features(part).double()
+        probabilities = (features @ network.weights.double()).softmax(-1)
+        if shared:
+            probabilities = probabilities.amax(-1, keepdim=True)
+        spread = (probabilities * (1 - probabilities)).T
+        for precision, weight in zip(total, spread, strict=True):
+            precision.addmm_(features.T * weight, features)
+    return total
+
+
+def regression_head(
+    features: Features, targets: Outputs, noise_std: float | None = None
+) -> tuple[Float[Tensor, "f o"], Float[Tensor, "f f"], float]:
+    """Bayesian linear regression on the features, prior N(0, I): mean, covariance root, σ_ε.
+
+        P = I + ΦᵀΦ / σ²,   ŵ = P⁻¹ Φᵀy / σ²
+
+    A σ_ε that is not given is the most likely one, where σ² = ‖y − Φŵ‖² / (N − tr(I − P⁻¹))
+    (MacKay 1992): residuals, corrected for the weights that the labels have used up.
+    """
+    wide, y = features.double(), targets.double()
+    noise = learnt_noise_std(wide, y) if noise_std is None else noise_std
+    values, vectors = torch.linalg.eigh(wide.T @ wide)
+    total = values.clamp_min(0.0) + noise**2
+    mean = vectors @ ((vectors.T @ (wide.T @ y)) / total[:, None])
+    return mean, vectors * (noise / total.sqrt()), noise
+
+
+class SNGPPosterior(Posterior):
+    """Functions x → φ(x)·w with w ~ N(ŵ, R Rᵀ); moments of f are in closed form."""
+
+    def __init__(
+        self,
+        network: SNGPNetwork,
+        weights: Float[Tensor, "f o"],
+        root: Float[Tensor, "c f f"],
+        noise_std: float | None,
+        signature: Signature,
+        config: SNGPConfig,
+    ) -> None:
+        super().__init__(signature, weights.device, weights.dtype, noise_std)
+        self.network = network.eval().requires_grad_(False)  # noqa: FBT003
+        self.weights, self.root = weights, root
+        self.config = config
+
+    def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
+        noise = normal((n, self.n_outputs, len(self.weights), 1), rng, self.weights)
+        weights = self.weights + (self.root @ noise)[..., 0].mT
+
+        def batch(x: Inputs) -> Draws:
+            return self.network.features(x) @ weights
+
+        return batch
+
+    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
+        return self.mean(x), self.variance(x)
+
+    @torch.no_grad()
+    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        """φ(x)·ŵ."""
+        return self._features(x) @ self.weights
+
+    @torch.no_grad()
+    def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        """φ(x)ᵀ P⁻¹ φ(x)."""
+        spread = (self._features(x) @ self.root).square().sum(-1).T
+        return spread.expand(-1, self.n_outputs)
+
+    @torch.no_grad()
+    def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
+        """φ(x)ᵀ P⁻¹ φ(x') for every pair of rows."""
+        half = self._features(x) @ self.root
+        return (half @ half.mT).expand(self.n_outputs, -1, -1)
+
+    def probabilities(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "n o"]:
+        """Averaged over draws, or by the mean-field rule where the configuration asks for it."""
+        if self.config.mean_field is None or not self.signature.is_classification:
+            return super().probabilities(x, n, rng)
+        shrink = (1 + self.config.mean_field * self.variance(x)).sqrt()
+        return (self.mean(x) / shrink).softmax(-1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that the posterior is made of, by name."""
+        network = self.network.state_dict(prefix="network.")
+        noise_std = torch.tensor(self.noise_std or 0.0, dtype=torch.float64)
+        return {**network, "weights": self.weights, "root": self.root, "noise_std": noise_std}
+
+    @classmethod
+    def restore(
+        cls, config: SNGPConfig, signature: Signature, tensors: dict[str, Tensor]
+    ) -> "SNGPPosterior":
+        """The posterior whose `tensors()` these are."""
+        weights = tensors["weights"]
+        network = SNGPNetwork(config, signature, as_generator(0)).to(weights)
+        prefix = "network."
+        own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        network.load_state_dict(own)
+        noise_std = float(tensors["noise_std"]) or None
+        return cls(network, weights, tensors["root"], noise_std, signature, config)
+
+    def _features(self, x: Any) -> Features:
+        parts = [self.network.features(part) for part in self._rows(x).split(CHUNK_ROWS)]
+        return torch.cat(parts)

@@ -1,0 +1,1 @@
+"""Models of tables: columns of any kind in, predictions with the row index out."""

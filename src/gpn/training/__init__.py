@@ -1,0 +1,1 @@
+"""The one training loop and what may surround it; it knows no model."""

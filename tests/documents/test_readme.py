@@ -1,0 +1,137 @@
+"""The README's and CONTRIBUTING's code runs as written, and what they name exists."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("code", blocks(README, "python"))
+def test_readme_code_runs(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {})
+    assert "print" not in code or capsys.readouterr().out
+
+
+def test_there_is_code_to_run() -> None:
+    assert blocks(README, "python")
+
+
+def test_first_block_is_the_two_commands() -> None:
+    first = blocks(README, "bash")[0]
+    assert [line.split("#")[0].strip() for line in first.splitlines()] == ["make demo", "make test"]
+    for target in ("demo", "test"):
+        plan = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, check=False)
+        assert plan.returncode == 0, plan.stderr
+
+
+@pytest.mark.parametrize("path", re.findall(r"\]\(((?!http)[^)#]+)\)", README))
+def test_files_that_the_readme_names_exist(path: str) -> None:
+    assert (ROOT / path).exists(), path
+
+
+RESULTS = ROOT / "experiments" / "results"
+
+
+def metric(task: str, name: str, digits: str) -> str:
+    measured = json.loads((RESULTS / task / "gpn.json").read_text())["metrics"]
+    return format(measured[name]["mean"], digits)
+
+
+def test_the_numbers_on_real_data_are_those_of_the_files() -> None:
+    text = " ".join(README.split())
+    assert f"OOD AUC {metric('superconductor', 'ood_auc', '.3f')} on superconductor" in text
+    assert f"{metric('mnist', 'ood_auc', '.4f')} on MNIST" in text
+    cifar = metric("cifar10", "ood_auc", ".4f"), metric("cifar10", "accuracy", ".1%")
+    assert f"{cifar[0]} with {cifar[1].replace('%', ' %')} accuracy on CIFAR-10" in text
+
+
+def test_what_was_run_again_is_that_of_its_file() -> None:
+    again = json.loads((RESULTS / "superconductor" / "gpn-again.json").read_text())["metrics"]
+    loss, width, coverage, auc = (
+        again[name]["mean"] for name in ("id_loss", "id_width", "ood_coverage", "ood_auc")
+    )
+    said = (
+        f"loss {loss:.3f}, width {width:.3f}, OOD CI-correct {100 * coverage:.1f} %, AUC {auc:.3f}"
+    )
+    assert said in " ".join((ROOT / "experiments" / "README.md").read_text().split())
+
+
+def test_the_command_lines_figures_are_those_of_its_file() -> None:
+    report = json.loads((RESULTS / "superconductor" / "command-line.json").read_text())
+    minutes, measured = report["seconds"]["all"] / 60, report["metrics"]
+    said = (
+        f"take {minutes:.1f} minutes on two CPU cores with defaults: OOD AUC "
+        f"{measured['ood_auc']:.3f}, and {100 * measured['coverage_95']:.0f} % of new labels"
+    )
+    assert said in " ".join(README.split())
+
+
+def benchmark(name: str) -> dict[str, float]:
+    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    return {row["what"]: row["value"] for row in json.loads(path.read_text())["rows"]}
+
+
+def test_the_memory_of_big_pools_is_that_of_its_file() -> None:
+    found = benchmark("big_pool")
+    small, large = (
+        found[f"default_fit, {rows} rows of 81 float32 in .npy: peak memory"]
+        for rows in ("100,000", "10,000,000")
+    )
+    assert f"from {small:.0f} to {large:.0f} MB" in " ".join(README.split())
+
+
+def test_the_benchmarks_figures_are_those_of_their_files() -> None:
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    images = "10000 images, TF32: ratio"
+    assert f"TF32 | {benchmark('draws')[images]:.3f} ×" in text
+    assert f"TF32 | {benchmark('moments')[images]:.3f} ×" in text
+    step = "200 steps of 256 labels, steps replayed: ratio"
+    assert f"both replayed | {benchmark('training')[step]:.2f} ×" in text
+    members = "40 steps, members on the same trunk: ratio"
+    assert f"as one axis | {benchmark('ensemble')[members]:.3f} ×" in text
+    default = "default, 1539 steps, 9852 labels, 2 cores: "
+    cpu = benchmark("superconductor_cpu")
+    auc, seconds = cpu[default + "ood_auc"], cpu[default + "fit"]
+    assert f"default, AUC {auc:.3f} | {seconds:.0f} s" in text
+
+
+@pytest.mark.parametrize(
+    "peer", ["GPN", "GPyTorch SVGP", "laplace-torch", "torch-uncertainty"], ids=lambda name: name
+)
+def test_the_peers_are_those_of_their_file(peer: str) -> None:
+    found = {k.split(": ")[1]: v for k, v in benchmark("peers").items() if k.startswith(peer)}
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    (line,) = [
+        row for row in text.splitlines() if row.startswith(f"| {peer.split()[0]}") and " ms" in row
+    ]
+    for said in (
+        f"| {found['fit']:.1f} s |",
+        f"| {1000 * found['100 functions at 4000 rows']:.1f} ms |",
+        "| 1 × |" if peer == "GPN" else f"| {found['100 functions at 4000 rows, ratio']:.1f} × |",
+        f"| {found['ood_auc']:.3f} |",
+    ):
+        assert said in line
+
+
+def test_the_profile_is_that_of_its_file() -> None:
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    found = benchmark("profile")
+    for what, name in {
+        "choosing and augmenting rows": "rows and augmentation",
+        "a step of the trunk on 512 labels, replayed": "step of the trunk on as many labels",
+        "**a GPN's step, replayed**": "step of the GPN",
+        "a GPN's step as it is": "step of the GPN, nothing replayed",
+    }.items():
+        assert f"| {what} | {found[name]:.2f} ms |" in text

@@ -1,0 +1,140 @@
+"""Which labels set the threshold of `is_ood`, and what share of known rows it flags."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpn
+from gpn import GPNClassifier, GPNConfig, GPNRegressor, MLPTrunk, TrainConfig
+from gpn.estimators.base import threshold_of
+from gpn.estimators.thresholds import FOLDS, MIN_TO_FOLD, folds, split
+from tests.estimators.test_estimators import POOL, SHORT, X, Y
+
+RNG = np.random.default_rng(1)
+
+
+def test_the_threshold_comes_from_rows_that_were_held_out() -> None:
+    """Of 120 labels 19 are held out for it; of thirty none can be spared, and all serve."""
+    model = GPNRegressor(SHORT, random_state=0).fit(X, Y, X_unlabeled=POOL)
+    assert len(model.reference_scores_) == 19
+    few = GPNRegressor(SHORT, random_state=0).fit(X[:30], Y[:30], X_unlabeled=POOL)
+    assert len(few.reference_scores_) == 30
+
+
+@pytest.mark.parametrize("n", [5, 19, 100])
+def test_at_most_the_share_asked_for_of_known_rows_is_flagged(n: int) -> None:
+    """On average over fits, whatever the law of the scores; with five no less than a sixth."""
+    model, flagged = GPNRegressor(), []
+    for _ in range(4000):
+        model.reference_scores_ = np.sort(RNG.exponential(size=n))
+        flagged.append(np.exp(-model.threshold(0.05)))  # the share of an exponential law beyond it
+    assert np.mean(flagged) == pytest.approx(max(0.05, 1 / (n + 1)), rel=0.1)
+
+
+def test_where_a_posterior_is_followed_few_labels_are_not_held_out() -> None:
+    """Labels as if they had not been given set the threshold, and evidence sets the prior."""
+    model = GPNRegressor(GPNConfig(train=TrainConfig(steps=600)), random_state=0)
+    few, noisy = X[:45], Y[:45] + RNG.normal(0, 1, 45)
+    model.fit(few, noisy, X_unlabeled=POOL)
+    assert model.posterior_.config.anchor == "joint"
+    assert len(model.reference_scores_) == 45
+    known, strange = RNG.uniform(-1, 1, (500, 2)), RNG.uniform(2, 3, (500, 2))
+    assert model.is_ood(known).mean() < 0.12
+    assert model.is_ood(strange).mean() > 0.95
+    config = model.posterior_.config
+    assert config.noise_std == pytest.approx(1 / noisy.std(), rel=0.4)
+    asked = model.config.replace(prior=gpn.MLPPrior(), noise_std=0.3)
+    told = GPNRegressor(asked, random_state=0).fit(few, noisy, X_unlabeled=POOL).posterior_.config
+    assert (told.prior, told.noise_std) == (gpn.MLPPrior(), 0.3)
+
+
+@pytest.mark.parametrize(
+    ("n", "references"), [(80, 19), pytest.param(400, 40, marks=pytest.mark.slow)]
+)
+def test_labels_without_noise_leave_known_rows_known(n: int, references: int) -> None:
+    """There the network's own error is larger than the exact spread: only held-out rows tell."""
+    x, new = RNG.normal(size=(n, 12)), RNG.normal(size=(400, 12))
+    pool = np.concatenate([RNG.normal(size=(200, 12)), 3 * RNG.normal(size=(200, 12))])
+    model = GPNRegressor(random_state=0).fit(x, x @ np.arange(12.0), X_unlabeled=pool)
+    assert len(model.reference_scores_) == references
+    assert model.is_ood(new).mean() < 0.2
+    assert model.is_ood(4 * new).mean() > 0.9
+
+
+def test_a_rare_class_is_never_held_out_whole() -> None:
+    y = np.zeros(100, dtype=int)
+    y[7] = 1
+    model = GPNClassifier(SHORT.replace(train=TrainConfig(steps=5)), random_state=1)
+    assert model.fit(X[:100], y, X_unlabeled=POOL).classes_.tolist() == [0, 1]
+
+
+def test_copies_of_a_row_are_not_held_out_from_themselves() -> None:
+    """Weights of three: every held-out row leaves with all of its copies."""
+    rows = np.repeat(np.arange(80), 3)
+    kept, held_out = split(rows, None, np.random.RandomState(0))
+    assert not set(rows[kept]) & set(rows[held_out])
+    assert len(set(rows[held_out])) == 19
+    few = split(np.repeat(np.arange(20), 3), None, np.random.RandomState(0))
+    assert len(few[1]) == 60, "twenty labels are few, however often they are repeated"
+
+
+def law_of_forty(seed: int) -> tuple[Any, Any, Any]:
+    """Rows of N(0, I) with two classes, a wider pool, and new rows of the first law."""
+    rng = np.random.default_rng(seed)
+    x, new = rng.normal(size=(40, 2)), rng.normal(size=(500, 2))
+    model = GPNClassifier(FOLLOWING, random_state=seed)
+    return model.fit(x, x[:, 0] > 0, 2 * rng.normal(size=(100, 2))), x, new
+
+
+FOLLOWING = GPNConfig(
+    anchor="joint",
+    n_axes=15,
+    noise_axes=20,
+    reference_rows=64,
+    trunk=MLPTrunk(widths=(32,), fourier=16),
+    train=TrainConfig(steps=80, pool_batch=16, learning_rate=2e-2),
+)
+
+
+def test_few_labels_of_classes_keep_the_promise() -> None:
+    """Scores of labels that were learnt let three times as many new rows through."""
+    flagged, before = [], []
+    for seed in (1, 2):
+        model, x, new = law_of_forty(seed)
+        assert len(model.reference_scores_) == 40
+        flagged.append(model.is_ood(new).mean())
+        learnt = threshold_of(model.ood_score(x), 0.05)
+        before.append((model.ood_score(new) > learnt).mean())
+    assert np.mean(flagged) <= 0.05 < np.mean(before)
+
+
+def test_every_class_is_dealt_out_and_the_only_one_is_not() -> None:
+    classes = np.repeat([0, 1, 2, 3], [1, 2, 10, 7])
+    groups = np.arange(20)
+    parts = folds(groups, classes, np.random.RandomState(0))
+    held_out = np.concatenate(parts)
+    assert len(parts) == FOLDS
+    assert sorted(held_out) == list(range(1, 20)), "each once, but for the first"
+    for rows in parts:
+        assert set(np.delete(classes, rows)) == {0, 1, 2, 3}
+        assert np.bincount(classes[rows], minlength=4)[2] in (3, 4)
+
+
+def test_copies_are_dealt_out_together_and_few_not_at_all() -> None:
+    groups = np.repeat(np.arange(9), 3)
+    parts = folds(groups, np.repeat(np.arange(9) % 2, 3), np.random.RandomState(0))
+    assert all(len(rows) == 9 and len(set(groups[rows])) == 3 for rows in parts)
+    few = np.arange(MIN_TO_FOLD - 1)
+    assert folds(few, few % 2, np.random.RandomState(0)) == []
+    model = GPNClassifier(SHORT.replace(train=TrainConfig(steps=2)), random_state=0)
+    model.fit(X[:4], [0, 0, 1, 1], POOL)
+    np.testing.assert_allclose(model.reference_scores_, np.sort(model.ood_score(X[:4])))
+
+
+def test_other_methods_of_classes_are_fitted_again_too() -> None:
+    settings = {"train": TrainConfig(steps=20)}
+    model = gpn.PosteriorClassifier("dropout", settings=settings, random_state=0)
+    model.fit(X[:30], X[:30, 0] > 0, POOL)
+    assert len(model.reference_scores_) == 30
+    assert not np.allclose(model.reference_scores_, np.sort(model.ood_score(X[:30])))

@@ -1,0 +1,186 @@
+"""One file per posterior: complete or absent, readable without pickle, clear when it is wrong."""
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+import gpn
+from gpn.core.posterior.base import FunctionBatch, Posterior
+from gpn.methods.dropout import Dropout, DropoutConfig, DropoutPosterior
+from gpn.methods.ensemble.method import Ensemble, EnsembleConfig
+from gpn.saving import encoding
+from gpn.saving.format import load, save
+
+TRAIN = gpn.TrainConfig(steps=5, device="cpu")
+CONFIG = DropoutConfig(trunk=gpn.MLPTrunk(widths=(8,), fourier=4), train=TRAIN)
+X = torch.linspace(-1, 1, 4)[:, None]
+
+
+@pytest.fixture
+def posterior(line: gpn.Task) -> DropoutPosterior:
+    return Dropout(CONFIG).fit(line, rng=0)
+
+
+def rewrite(path: Path, **changes: str) -> None:
+    """The same file with another header."""
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header = {**file.metadata(), **changes}
+    save_file(tensors, path, metadata=header)
+
+
+def rewrite_tensors(path: Path, **changes: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """The same file with some tensors changed."""
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header = file.metadata()
+    changed = {name: change(tensors[name]).contiguous() for name, change in changes.items()}
+    save_file({**tensors, **changed}, path, metadata=header)
+
+
+def test_a_round_trip_keeps_everything(posterior: DropoutPosterior, tmp_path: Path) -> None:
+    save(posterior, tmp_path / "model.gpn")
+    loaded: Any = load(tmp_path / "model.gpn")
+    assert loaded.config == posterior.config
+    assert loaded.signature == posterior.signature
+    assert torch.equal(loaded.sample(X, 9, rng=0), posterior.sample(X, 9, rng=0))
+    assert [path.name for path in tmp_path.iterdir()] == ["model.gpn"]
+
+
+def test_a_part_of_an_ensemble_can_be_saved(line: gpn.Task, tmp_path: Path) -> None:
+    config = EnsembleConfig(trunk=gpn.MLPTrunk(widths=(8,)), n_members=4, train=TRAIN)
+    part = Ensemble(config).fit(line, rng=0).first(2)
+    save(part, tmp_path / "part.gpn")
+    loaded: Any = load(tmp_path / "part.gpn")
+    assert loaded.members == 2
+    assert torch.equal(loaded.sample(X, 2, rng=0), part.sample(X, 2, rng=0))
+
+
+def test_images_come_back(tmp_path: Path) -> None:
+    x = torch.rand(6, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    trunk = gpn.ConvTrunk(channels=(3,), widths=(8,))
+    config = EnsembleConfig(trunk=trunk, n_members=3, train=TRAIN)
+    posterior = Ensemble(config).fit(gpn.Task(x, torch.arange(6) % 2), rng=0)
+    save(posterior, tmp_path / "images.gpn")
+    assert torch.equal(
+        load(tmp_path / "images.gpn").sample(x, 3, rng=0), posterior.sample(x, 3, rng=0)
+    )
+
+
+def test_the_header_is_plain_text(posterior: DropoutPosterior, tmp_path: Path) -> None:
+    save(posterior, tmp_path / "model.gpn")
+    with safe_open(tmp_path / "model.gpn", framework="pt") as file:
+        header = file.metadata()
+    assert (header["format"], header["version"], header["method"]) == ("gpn", "1", "dropout")
+    assert json.loads(header["config"])["class"] == "DropoutConfig"
+    assert json.loads(header["signature"])["n_outputs"] == 1
+
+
+def test_a_failed_write_leaves_the_old_file(
+    posterior: DropoutPosterior, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.gpn"
+    path.write_text("old")
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "disk full")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="disk full"):
+        save(posterior, path)
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.gpn"]
+
+
+def test_a_truncated_file_is_named(posterior: DropoutPosterior, tmp_path: Path) -> None:
+    path = tmp_path / "model.gpn"
+    save(posterior, path)
+    whole = path.read_bytes()
+    for size in (0, 5, 100, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match="must be a complete file"):
+            load(path)
+
+
+def test_foreign_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "other.gpn"
+    path.write_bytes(b"PK\x03\x04 something else entirely, and long enough to be read")
+    with pytest.raises(ValueError, match=r"must be a complete file that gpn\.save wrote"):
+        load(path)
+    save_file({"weight": torch.zeros(2)}, path)
+    with pytest.raises(ValueError, match=r"must be a file that gpn\.save wrote, got format None"):
+        load(path)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "absent.gpn")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": "2"}, "must have format version 1, .*upgrade gpn"),
+        ({"method": "droput"}, "did you mean 'dropout'"),
+        ({"method": "gp"}, "must fit its method 'gp'"),
+        ({"config": "{"}, "header .* must be JSON"),
+        ({"signature": "{}"}, "must fit its method"),
+    ],
+)
+def test_wrong_headers_are_named(
+    posterior: DropoutPosterior, tmp_path: Path, changes: dict[str, str], message: str
+) -> None:
+    save(posterior, tmp_path / "model.gpn")
+    rewrite(tmp_path / "model.gpn", **changes)
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "model.gpn")
+
+
+def test_your_own_module_is_for_pickle(line: gpn.Task, tmp_path: Path) -> None:
+    trunk = gpn.ModuleTrunk(module=nn.Linear(1, 4), widths=(8,))
+    posterior = Dropout(CONFIG.replace(trunk=trunk)).fit(line, rng=0)
+    with pytest.raises(TypeError, match=r"got Linear; use pickle or joblib .* nn\.Module"):
+        save(posterior, tmp_path / "model.gpn")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_posterior_without_tensors_cannot_be_saved(line: gpn.Task, tmp_path: Path) -> None:
+    class Bare(Posterior):
+        def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
+            raise NotImplementedError
+
+    bare = Bare(line.signature, torch.device("cpu"), torch.float32)
+    with pytest.raises(TypeError, match="got Bare, which has not"):
+        save(bare, tmp_path / "model.gpn")
+
+
+def test_configurations_survive_json() -> None:
+    configs = [
+        EnsembleConfig(prior_variance=(40.0, 10.0), prior=gpn.ConvPrior(), beta=None),
+        EnsembleConfig(beta=0.1 + 0.2, trunk=gpn.ConvTrunk()),
+        gpn.GPNConfig.paper(),
+        DropoutConfig(),
+    ]
+    for config in configs:
+        text = json.dumps(encoding.encode(config))
+        assert encoding.decode_config(json.loads(text)) == config
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rate": "high"}, "must have float here, got 'high'"),
+        ({"trunk": {"class": "MLPPrior", "settings": {}}}, "must have a Trunk here"),
+        ({"trunk": {"class": "Popen", "settings": {}}}, "known class, got 'Popen'"),
+        ({"trunk": 3}, "must have Trunk here, got 3"),
+        ({"speed": 1}, "a key of DropoutConfig here, got 'speed'"),
+    ],
+)
+def test_decoding_checks_types(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        encoding.decode_config({"class": "DropoutConfig", "settings": settings})
