@@ -1,0 +1,1 @@
+"""Model files of every released version, and the answers that they must still give."""
