@@ -4,7 +4,7 @@ import copy
 import dataclasses
 import pickle
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ import pytest
 import gpn
 from gpn.core.config import Config, require_counts
 from gpn.methods.gp import GPConfig
+from gpn.saving.encoding import decode_config, encode
 
 EVERY = (gpn.GPNConfig, gpn.TrainConfig, gpn.MLPPrior, gpn.ConvPrior, gpn.MLPTrunk, gpn.ConvTrunk)
 
@@ -123,6 +124,28 @@ def test_half_a_step_is_refused() -> None:
         require_counts(Loose(steps=True), "steps")
     with pytest.raises(ValueError, match=r"whole number of at least 1, got steps=1\.5"):
         require_counts(Loose(steps=1.5), "steps")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renaming(Config):
+    renamed: ClassVar[dict[str, str]] = {"old": "new"}
+    new: float = 1.0
+
+
+def test_an_old_name_still_works_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="old of Renaming is now called new"):
+        assert Renaming(old=2.0) == Renaming(new=2.0)  # type: ignore[call-arg]
+    with pytest.warns(DeprecationWarning, match="now called new"):
+        assert Renaming().replace(old=3.0) == Renaming(new=3.0)
+
+
+def test_an_old_name_in_a_file_is_read_in_silence() -> None:
+    saved = {"class": "Renaming", "settings": {"old": 2.0}}
+    assert decode_config(saved) == Renaming(new=2.0)
+    assert encode(Renaming(new=2.0))["settings"] == {"new": 2.0}
+    for settings in ({"older": 2.0}, {"renamed": {}}, {"old": "high"}):
+        with pytest.raises(ValueError, match="a saved configuration must have"):
+            decode_config({"class": "Renaming", "settings": settings})
 
 
 @pytest.mark.usefixtures("as_users_have_it")

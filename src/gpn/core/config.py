@@ -2,30 +2,51 @@
 
 import dataclasses
 import difflib
+import warnings
+from abc import ABCMeta
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 C = TypeVar("C", bound="Config")
 
 LARGEST = 1e100
 
 
-class Config:
-    """Base of the frozen dataclasses that configure one thing each.
+class _ConfigType(ABCMeta):
+    """Checks the keys before a configuration is made; it is abstract as some of them are."""
 
-    A subclass checks its own values in `__post_init__`.
-    """
-
-    def __new__(cls: type[C], *args: Any, **settings: Any) -> C:
+    def __call__(cls, *args: Any, **settings: Any) -> Any:
+        settings = _current_names(cls, settings)
         known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for name in settings:
             if name not in known:
                 raise TypeError(_unknown(cls.__name__, name, known))
-        return super().__new__(cls)
+        return super().__call__(*args, **settings)
+
+
+class Config(metaclass=_ConfigType):
+    """Base of the frozen dataclasses that configure one thing each.
+
+    A subclass checks its own values in `__post_init__`. `renamed` maps the old name of a field to
+    its new one: the old name still works, in Python with a DeprecationWarning, and in model files.
+    """
+
+    renamed: ClassVar[dict[str, str]] = {}
 
     def replace(self: C, **changes: Any) -> C:
         """The same configuration but for `changes`."""
-        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+        return dataclasses.replace(self, **_current_names(type(self), changes))  # type: ignore[type-var]
+
+
+def _current_names(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings under the names that their fields have today."""
+    for old in kind.renamed.keys() & settings.keys():
+        warnings.warn(
+            f"{old} of {kind.__name__} is now called {kind.renamed[old]}.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+    return {kind.renamed.get(name, name): value for name, value in settings.items()}
 
 
 def _unknown(owner: str, name: str, known: list[str]) -> str:

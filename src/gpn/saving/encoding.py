@@ -48,12 +48,13 @@ def decode_config(value: Any, wanted: type[Config] = Config) -> Any:
 
 
 def decode_settings(settings: dict[str, Any], kind: type[Config]) -> dict[str, Any]:
-    """Encoded values by name, each as the type that `kind` has for it."""
+    """Encoded values by name, each as the type that `kind` has for it; old names are renamed."""
     hints = typing.get_type_hints(kind)
-    for name in settings:
+    current = {kind.renamed.get(name, name): value for name, value in settings.items()}
+    for name in current:
         if name not in hints:
             raise _wrong(f"a key of {kind.__name__}", name)
-    return {name: decode(item, hints[name]) for name, item in settings.items()}
+    return {name: decode(value, hints[name]) for name, value in current.items()}
 
 
 def decode(value: Any, hint: Any) -> Any:
