@@ -63,7 +63,7 @@ def fresh_rows(path: Path) -> dict[str, float]:
     config = gpn.GPNConfig.paper(n_anchors=20, trunk=TRUNK, train=TRAIN)
     task = gpn.Task(x.astype(np.float32), y.astype(np.float32), pool=gpn.DiskPool(path))
     posterior = gpn.GPN(config).fit(task, rng=0, progress=False)
-    return {"steps_per_second": STEPS / posterior.report["history"].seconds}
+    return {"steps_per_second": STEPS / posterior.fit_report.history.seconds}
 
 
 def default_fit(path: Path) -> dict[str, float]:

@@ -117,8 +117,8 @@ def with_share(split: Split, share: float | None, seed: int) -> Split:
     """The split with strangers as `share` of its pool, or with a pool out of thin air."""
     if share is not None:
         return split.contaminated(share, seed)
-    made_up = split.contaminated(0.0, seed)
+    synthetic_outliers = split.contaminated(0.0, seed)
     x, rng = split.task.x_obs, torch.Generator().manual_seed(seed)
     low, high = x.amin(0), x.amax(0)
-    made_up.task.pool = TensorPool(low + (high - low) * torch.rand(x.shape, generator=rng))
-    return made_up
+    synthetic_outliers.task.pool = TensorPool(low + (high - low) * torch.rand(x.shape, generator=rng))
+    return synthetic_outliers

@@ -60,7 +60,7 @@ def test_a_fit_on_a_full_disk_ends_with_its_last_checkpoint_whole(
             filler.write_bytes(bytes(SMALL - 2 * path.stat().st_size // 3 - path.stat().st_size))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpn.training.checkpoint.MAX_SHARE", 1e9)
+        patch.setattr("gpn.training.checkpoint.MAX_WRITING_SHARE", 1e9)
         patch.setattr("gpn.methods.dropout.progress_bar", _reporting(fill))
         with pytest.raises(OSError, match=r"fit\.ckpt must be written whole"):
             method.fit(line, rng=0, checkpoint=keep)

@@ -51,8 +51,8 @@ def suggestions_are_better(said: str) -> None:
 
 
 def the_night_is_scored(said: str) -> None:
-    (on_side_stream,) = numbers(said)
-    assert 1400 < on_side_stream < 2100, "the 1,500 rows in °F, and few others"
+    (aside,) = numbers(said)
+    assert 1400 < aside < 2100, "the 1,500 rows in °F, and few others"
 
 
 SHORT = {"bayesian_optimisation": ["--steps", "2"]}

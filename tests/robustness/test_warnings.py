@@ -166,7 +166,7 @@ def test_learnt_codes_are_looked_at(
 ) -> None:
     healthy = gpn.GPN(quick).fit(line, rng=0).diagnostics()["codes"]
     assert healthy.verdict == "good"
-    monkeypatch.setattr("gpn.methods.gpn.fit_report.MIN_RANK", 1.0)
+    monkeypatch.setattr("gpn.methods.gpn.fit_report.MIN_RANK_SHARE", 1.0)
     with pytest.warns(CodesWarning, match=r"about N\(0, I\), .*effective rank 2\.\d \(of 3\)"):
         gpn.GPN(quick).fit(line, rng=0)
 

@@ -55,7 +55,7 @@ def outcomes(devices: int, folder: Path) -> dict[str, Any]:
         ground.mixture_weights = judged if "each" not in name else _off
         file = gpn.Checkpoint(folder / "fit.ckpt", every=0)
         posterior = gpn.GPN(config).fit(task, rng=0, checkpoint=file)
-        loss = posterior.report["history"].checks[-1]
+        loss = posterior.fit_report.history.checks[-1]
         found[name] = {"loss": loss, "weights": posterior.generator.state_dict()}
     ground.mixture_weights = judged
     return found

@@ -105,7 +105,7 @@ def test_a_replayed_fit_is_the_fit(name: str, recorder: Recorder) -> None:
     plain = gpn.GPN(eager).fit(make(), rng=0)
     assert recorder.replayed == count, "graphs='no' replays nothing"
     assert torch.equal(weights(replayed), weights(plain))
-    checks = [posterior.report["history"].checks for posterior in (replayed, plain)]
+    checks = [posterior.fit_report.history.checks for posterior in (replayed, plain)]
     assert checks[0] == checks[1]
 
 

@@ -132,7 +132,7 @@ def test_a_stopped_fit_is_a_posterior(
     monkeypatch.setattr(type(line.pool), "draw", draw_until_stopped)
     with pytest.warns(UserWarning, match="training was stopped"):
         posterior = gpn.GPN(quick).fit(line, rng=0)
-    stopped_at = posterior.report["history"].stopped_at
+    stopped_at = posterior.fit_report.history.stopped_at
     assert stopped_at is not None
     assert 0 < stopped_at < 40
     assert posterior.sample(line.x_obs, 5, rng=0).isfinite().all()

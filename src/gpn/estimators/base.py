@@ -30,7 +30,7 @@ from gpn.estimators.thresholds import (
 )
 from gpn.estimators.validation import check_kind, checked_rows, made_up_pool, shape_of
 from gpn.methods import registry
-from gpn.methods.gpn.config import JOINT_DIMENSIONS
+from gpn.methods.gpn.defaults import MAX_FEW_INPUTS
 from gpn.training.checkpoint import CheckpointLike
 
 Array = NDArray[Any]
@@ -265,7 +265,7 @@ def as_seed(random_state: Any) -> int:
 
 def _precision(X: Array) -> torch.dtype:
     """Double where a posterior can be followed closely: few labels of few columns."""
-    close = len(X) <= FEW_LABELS and X[0].size <= JOINT_DIMENSIONS
+    close = len(X) <= FEW_LABELS and X[0].size <= MAX_FEW_INPUTS
     return torch.float64 if close else torch.float32
 
 

@@ -14,6 +14,7 @@ from gpn.estimators.base import Array, Estimator
 from gpn.estimators.nested import replaced, settings_of
 from gpn.estimators.scaling import Scale
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
+from gpn.methods.gpn.defaults import resolve
 
 MAX_TO_JUDGE = 500
 
@@ -84,13 +85,13 @@ class _GPN(Estimator):
         close = (config.codes, config.generator) == ("spectral", "affine")
         if task.is_classification or config.is_frozen or not close:
             return False
-        return config.resolved(task).anchor in ("joint", "conditioned")
+        return resolve(config, task).anchor in ("joint", "conditioned")
 
     def _method(self, task: Task) -> GPN:
         config = self._given()
         if self._knows_left_out(task):
             config = _likely(config, task)
-        config = config.resolved(task)
+        config = resolve(config, task).public()
         assert config.train is not None
         if self.device != "auto":
             config = config.replace(train=config.train.replace(device=self.device))

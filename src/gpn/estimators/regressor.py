@@ -166,10 +166,11 @@ class GPNRegressor(_GPN, Regressor):
         """(v₋ + max(0, Var[g] − v))^{1/2} at the labels `x`, with v and v₋ of the exact posterior:
         where the network has more variance than that, so it has at new rows."""
         assert isinstance(self.posterior_, GPNPosterior)
-        story = self.posterior_.report
+        found = self.posterior_.fit_report.label_variance
+        assert found is not None
         exact, left_out = (
-            self.n_targets_ * to_numpy(story[name].double())  # of every target
-            for name in ("label_variance", "left_out_variance")
+            self.n_targets_ * to_numpy(variance.double())  # of every target
+            for variance in (found.given_all, found.leave_one_out)
         )
         return np.sqrt(left_out + (self._scores(x) ** 2 - exact).clip(0))
 

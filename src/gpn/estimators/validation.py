@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from gpn.core.task import pool_outside_memory
 from gpn.core.types import as_generator
 from gpn.core.warnings import GPNWarning, warn_caller
-from gpn.methods.gpn.pool.synthetic import made_up
+from gpn.methods.gpn.pool.synthetic import synthetic_outliers
 
 Array = NDArray[Any]
 
@@ -80,4 +80,4 @@ def made_up_pool(x: Tensor, seed: int) -> Tensor:
         "made up from the labeled ones, which is second best; pass fit(X, y, X_unlabeled=...).",
         SyntheticPoolWarning,
     )
-    return torch.cat([x, made_up(x, max(1000, len(x)), as_generator(seed))])
+    return torch.cat([x, synthetic_outliers(x, max(1000, len(x)), as_generator(seed))])

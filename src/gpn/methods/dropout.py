@@ -29,7 +29,7 @@ from gpn.core.posterior.base import FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
 from gpn.core.types import Draws, Inputs, Rng, as_generator
 from gpn.training.batches import LabelBatches
-from gpn.training.checkpoint import CheckpointLike, kept
+from gpn.training.checkpoint import CheckpointLike, checkpoint_session
 from gpn.training.config import TrainConfig
 from gpn.training.loop import train
 from gpn.training.progress import progress_bar
@@ -84,9 +84,11 @@ class Dropout:
         batch, draws = config.train.label_batch, as_generator(seeds, device)
         labels = LabelBatches(len(task.x_obs), batch, draws)
         terms = _step(config, network, task.to(device, dtype), labels)
-        keep = kept(checkpoint, config, task, rng, device)
-        with keep as file, progress_bar("dropout", show=progress) as report:
-            history = train(network, terms, config.train, report, streams=labels.streams, kept=file)
+        keep = checkpoint_session(checkpoint, config, task, rng, device)
+        with keep as file, progress_bar("dropout", show=progress) as on_progress:
+            history = train(
+                network, terms, config.train, on_progress, streams=labels.streams, session=file
+            )
         return DropoutPosterior(network, task.signature, config, history)
 
 

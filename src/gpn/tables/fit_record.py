@@ -1,7 +1,6 @@
 """What a model of a table remembers of its fit: how many rows, some of them, and what was said."""
 
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -74,14 +73,6 @@ def some_rows(
 
 
 def diagnostics_of(posterior: Any) -> dict[str, Any]:
-    """The numbers that a fit left in its story, and how long it trained."""
-    story = getattr(posterior, "report", None) or {}
-    numbers = {name: float(value) for name, value in story.items() if isinstance(value, Real)}
-    if "beta_search" in story:
-        numbers["beta_search"] = story["beta_search"]
-    history = story.get("history")
-    if history is not None:
-        numbers |= {"steps": history.steps, "training_seconds": round(history.seconds, 2)}
-        if history.stopped_at is not None:
-            numbers["stopped_at"] = history.stopped_at
-    return numbers
+    """The numbers that a fit found out, and how long it trained."""
+    report = getattr(posterior, "fit_report", None)
+    return {} if report is None else report.to_dict()

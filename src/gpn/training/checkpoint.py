@@ -1,13 +1,13 @@
-"""A fit that survives being killed: its trainings in one file, as they were at some step.
+"""A fit that survives being killed: one file holds its training runs as they were at some step.
 
     posterior = gpn.GPN().fit(task, rng=0, checkpoint="fit.ckpt")
 
-A fit is a sequence of trainings (trials of β, the final one), and all that happens between them
-hangs on the seed alone. So the file holds one snapshot per training: the finished ones as they
-ended, the current one with its optimiser and its randomness. The same call, made again, takes the
-finished ones from the file, goes on with the current one, and comes to the same weights bit for
-bit (on a CPU, with as many threads). The file is safetensors with a JSON header: reading it runs
-no code. It is written atomically, and removed when the fit is done.
+A fit is a sequence of training runs (trials of β, the final one); what happens between them depends
+on the seed alone. So the file holds one snapshot per run: finished ones as they ended, the current
+one with its optimiser and its randomness. The same call, made again, takes the finished runs from
+the file, resumes the current one, and reaches the same weights bit for bit (on a CPU, with as many
+threads). The file is safetensors with a JSON header: reading it runs no code. It is written
+atomically, and removed when the fit is done.
 """
 
 import json
@@ -32,14 +32,14 @@ from gpn.training.state import Snapshot, TrainingState
 
 FORMAT, VERSION = "gpn-checkpoint", "3"
 
-MAX_SHARE = 0.05
+MAX_WRITING_SHARE = 0.05
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a fit is kept while it runs, and after how many seconds it is written again.
+    """Where a fit is saved while it runs, and how many seconds lie between two writes.
 
-    Writing never takes more than a twentieth of the time: it is done less often where it is slow.
+    Writing takes at most a twentieth of the time: where it is slow, it is done less often.
     """
 
     path: str | os.PathLike[str]
@@ -54,82 +54,83 @@ CheckpointLike = Checkpoint | str | os.PathLike[str] | None
 
 
 class CheckpointSession:
-    """The trainings of one fit, in its file, which of several processes one `writes`."""
+    """The training runs of one fit and their file; of several processes, one is the `writer`."""
 
-    def __init__(self, where: Checkpoint, facts: dict[str, str], *, writes: bool = True) -> None:
-        self.path, self.every, self.facts = Path(where.path), where.every, facts
-        self.writes = writes
-        self.trainings: list[Snapshot] = []
-        self.number, self.due = -1, time.monotonic() + where.every
+    def __init__(
+        self, checkpoint: Checkpoint, facts: dict[str, str], *, writer: bool = True
+    ) -> None:
+        self.path, self.every, self.facts = Path(checkpoint.path), checkpoint.every, facts
+        self.writer = writer
+        self.runs: list[Snapshot] = []
+        self.number, self.due = -1, time.monotonic() + checkpoint.every
         if not self.path.parent.is_dir():
             raise FileNotFoundError(
                 f"a checkpoint must lie in a folder that exists, got {self.path}; make the folder."
             )
-        if writes:
+        if writer:
             sweep(self.path)
         if self.path.exists():
-            self.trainings = _read(self.path, facts)
+            self.runs = _read(self.path, facts)
 
-    def begin(self, state: TrainingState) -> None:
-        """The next training of the fit: as the file has it, if it does."""
+    def resume(self, state: TrainingState) -> None:
+        """Begin the fit's next run: as the file has it, if it does."""
         self.number += 1
-        if self.number < len(self.trainings):
+        if self.number < len(self.runs):
             try:
-                state.restore(self.trainings[self.number])
+                state.restore(self.runs[self.number])
             except (KeyError, ValueError, TypeError, RuntimeError) as error:
                 raise _damaged(self.path, error) from error
 
-    def step(self, state: TrainingState) -> None:
-        """Write the training's state if it is time, or if it is its last."""
-        if self.writes and (state.finished or time.monotonic() >= self.due):
+    def after_step(self, state: TrainingState) -> None:
+        """Write the run's state if it is time, or if this was its last step."""
+        if self.writer and (state.finished or time.monotonic() >= self.due):
             self.write(state)
 
     def write(self, state: TrainingState) -> None:
         started = time.monotonic()
-        self.trainings[self.number :] = [state.snapshot()]
+        self.runs[self.number :] = [state.snapshot()]
         tensors = {
             f"{number}/{name}": tensor
-            for number, training in enumerate(self.trainings)
-            for name, tensor in training.tensors.items()
+            for number, run in enumerate(self.runs)
+            for name, tensor in run.tensors.items()
         }
         write_whole(self.path, to_bytes(tensors, metadata=self._header()))
         now = time.monotonic()
-        self.due = now + max(self.every, (now - started) / MAX_SHARE)
+        self.due = now + max(self.every, (now - started) / MAX_WRITING_SHARE)
 
     def _header(self) -> dict[str, str]:
-        trainings = [training.facts for training in self.trainings]
         return {
             "format": FORMAT,
             "version": VERSION,
             "facts": json.dumps(self.facts),
-            "trainings": json.dumps(trainings),
+            "trainings": json.dumps([run.facts for run in self.runs]),
         }
 
     def close(self) -> None:
-        """Remove the file, unless a training was stopped that can be gone on with."""
-        done = len(self.trainings) == self.number + 1 and self.trainings[-1].finished
-        if self.writes and done:
+        """Remove the file, unless a run was stopped that can be resumed."""
+        done = len(self.runs) == self.number + 1 and self.runs[-1].finished
+        if self.writer and done:
             self.path.unlink(missing_ok=True)
 
 
 @contextmanager
-def kept(
-    where: CheckpointLike,
+def checkpoint_session(
+    checkpoint: CheckpointLike,
     config: Config,
     task: Task,
     rng: Rng,
     device: torch.device,
     *,
-    writes: bool = True,
+    writer: bool = True,
 ) -> Iterator[CheckpointSession | None]:
-    """The file of the fit that `config`, `task` and `rng` name, for as long as it runs."""
-    if where is None:
+    """The session of the fit that `config`, `task` and `rng` define; None without a checkpoint."""
+    if checkpoint is None:
         yield None
         return
-    place = where if isinstance(where, Checkpoint) else Checkpoint(where)
-    fit = CheckpointSession(place, fingerprint(config, task, rng, device), writes=writes)
-    yield fit
-    fit.close()
+    where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+    session = CheckpointSession(where, fingerprint(config, task, rng, device), writer=writer)
+    yield session
+    session.close()
 
 
 def _read(path: Path, facts: dict[str, str]) -> list[Snapshot]:
@@ -141,9 +142,9 @@ def _read(path: Path, facts: dict[str, str]) -> list[Snapshot]:
         raise _damaged(path, error) from error
     _check(path, header, facts)
     try:
-        own: list[dict[str, Any]] = json.loads(header["trainings"])
+        runs: list[dict[str, Any]] = json.loads(header["trainings"])
         every = Snapshot({}, tensors)
-        return [Snapshot(training, every.part(str(i))) for i, training in enumerate(own)]
+        return [Snapshot(facts, every.under(str(i))) for i, facts in enumerate(runs)]
     except (KeyError, json.JSONDecodeError) as error:
         raise _damaged(path, error) from error
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gpn.core.config import Config, require_counts, require_one_of, require_positive
-from gpn.training.distributed import ProcessGroup, start
+from gpn.training.distributed import ProcessGroup, start_process_group
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -20,10 +20,10 @@ class TrainConfig(Config):
     "one-cycle" schedule the rate rises and falls, and momentum goes the other way. `precision`
     "tf32" rounds the factors of float32 products on a GPU, "bf16" computes products in
     bfloat16, sums and exponentials in float32 (torch's autocast); weights stay in float32.
-    `graphs` "auto" replays steps as a CUDA graph (`core/replay.py`) on a GPU wherever the method
+    `graphs` "auto" replays steps as a CUDA graph (`cuda_graphs.py`) on a GPU wherever the method
     can, with the same results up to rounding; "no" never does.
-    `devices`, `num_nodes` and `strategy` go to Lightning Fabric: a GPN's rows are split among so
-    many processes (`core/parallel.py`); started by torchrun, they give what one process would.
+    `devices`, `num_nodes` and `strategy` go to Lightning Fabric: a GPN's rows are split among that
+    many processes (`distributed.py`); started by torchrun, they compute what one process would.
     """
 
     steps: int = 2000
@@ -52,12 +52,12 @@ class TrainConfig(Config):
         if self.device != "auto":
             _device(self.device)
 
-    def processes(self) -> ProcessGroup | None:
-        """This process among those of the fit; None: it is alone."""
+    def process_group(self) -> ProcessGroup | None:
+        """The processes of the fit, seen from this one; None: it is alone."""
         if self.devices * self.num_nodes == 1:
             return None
         accelerator = "auto" if self.device == "auto" else _device(self.device).type
-        return start(accelerator, self.devices, self.num_nodes, self.strategy)
+        return start_process_group(accelerator, self.devices, self.num_nodes, self.strategy)
 
     def pick_device(self) -> torch.device:
         if self.devices * self.num_nodes > 1:
@@ -77,7 +77,13 @@ def as_device(name: str | torch.device) -> torch.device:
     """The device of that name, if this machine has it; "auto" is a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return _present(_device(str(name)))
+    device = _device(str(name))
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device must be one that this machine has, got {str(device)!r} of "
+            f"{torch.cuda.device_count()} GPUs; use device='auto' or 'cpu'."
+        )
+    return device
 
 
 def _device(name: str) -> torch.device:
@@ -88,12 +94,3 @@ def _device(name: str) -> torch.device:
             f"device must be 'auto' or a name that torch knows, such as 'cpu', 'cuda' or 'cuda:1', "
             f"got {name!r}."
         ) from None
-
-
-def _present(device: torch.device) -> torch.device:
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(
-            f"device must be one that this machine has, got {str(device)!r} of "
-            f"{torch.cuda.device_count()} GPUs; use device='auto' or 'cpu'."
-        )
-    return device

@@ -1,8 +1,8 @@
-"""The forward and backward pass of a step as one CUDA graph: recorded once, then replayed.
+"""The forward and backward pass of a step as one CUDA graph: captured once, then replayed.
 
-A step of a small network is some hundreds of kernels that are over before the next one is asked
-for. Replaying them costs one call. What a graph cannot hold stays outside of it, as ever: the
-choice of rows, augmentation, the optimiser with its schedule, checks and checkpoints.
+A step of a small network is hundreds of kernels, each over before the next one is launched; a
+replay launches them all at once. What a graph cannot hold stays outside: the choice of rows,
+augmentation, the optimiser with its schedule, checks and checkpoints.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,23 +11,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gpn.training.state import Terms
+from gpn.training.state import LossTerms, Terms
 
 Rows = tuple[Tensor, ...]
-
-Result = tuple[list[str], Tensor]
-
-Slopes = Callable[[Callable[[], Terms]], Result]
-
-WARM_UP = 3
+WARM_UP_STEPS = 3
 
 
 @dataclass(frozen=True)
 class TrainStep:
-    """A step in two parts: `rows()` chooses what it looks at, `terms(*rows)` computes.
+    """One step in two halves: `rows()` picks what it sees, `terms(*rows)` computes its loss terms.
 
-    If it is `graph_safe`, the second part leaves the host alone: no shapes, branches or numbers
-    that hang on values. `generators` is what it draws from, beside torch's own.
+    A `graph_safe` step can be captured: no shape, branch or number in `terms` depends on values.
+    `generators` are those it draws from, in addition to torch's own.
     """
 
     rows: Callable[[], Rows]
@@ -35,64 +30,55 @@ class TrainStep:
     generators: Sequence[torch.Generator] = ()
     graph_safe: bool = True
 
-    def __call__(self) -> Terms:
-        return self.terms(*self.rows())
-
 
 class GraphedStep:
-    """Slopes of a feed's terms: the first steps as they are, the later ones from a recording."""
+    """A step's backward pass: the first few as they are, the later ones replayed from a graph."""
 
-    def __init__(self, feed: TrainStep, slopes: Slopes) -> None:
-        self.feed, self.slopes = feed, slopes
+    def __init__(
+        self, backward: Callable[[Rows], LossTerms], generators: Sequence[torch.Generator]
+    ) -> None:
+        self.backward, self.generators = backward, generators
         self.steps = 0
 
-    def __call__(self) -> Result:
-        """The names of the terms, and their values once the gradients are known."""
-        rows = self.feed.rows()
+    def __call__(self, rows: Rows) -> LossTerms:
         with torch.cuda.device_of(rows[0]):
             return self._step(rows)
 
-    def _step(self, rows: Rows) -> Result:
+    def _step(self, rows: Rows) -> LossTerms:
         self.steps += 1
-        if self.steps <= WARM_UP:
-            return on_side_stream(lambda: self._slopes_at(rows))
-        if self.steps == WARM_UP + 1:
+        if self.steps <= WARM_UP_STEPS:
+            return on_side_stream(lambda: self.backward(rows))
+        if self.steps == WARM_UP_STEPS + 1:
             self.rows = tuple(part.clone() for part in rows)
-            self.replay, self.result = record(
-                lambda: self._slopes_at(self.rows), self.feed.generators
-            )
-        for place, part in zip(self.rows, rows, strict=True):
-            place.copy_(part)
+            self.replay, self.terms = capture(lambda: self.backward(self.rows), self.generators)
+        for buffer, part in zip(self.rows, rows, strict=True):
+            buffer.copy_(part)
         self.replay()
-        names, values = self.result
-        return names, values.clone()
-
-    def _slopes_at(self, rows: Rows) -> Result:
-        return self.slopes(lambda: self.feed.terms(*rows))
+        return LossTerms(self.terms.names, self.terms.values.clone())
 
 
-def supports_graphs(kind: str) -> bool:
-    """Whether devices of this kind can repeat what they once did."""
-    return kind == "cuda"
+def supports_graphs(device_type: str) -> bool:
+    """Whether devices of this type can capture graphs."""
+    return device_type == "cuda"
 
 
-def on_side_stream(work: Callable[[], Result]) -> Result:
-    """`work` on a stream of its own, as torch wants it before a recording."""
+def on_side_stream(work: Callable[[], LossTerms]) -> LossTerms:
+    """`work` on a stream of its own, as torch asks for before a capture."""
     stream, main = torch.cuda.Stream(), torch.cuda.current_stream()
     stream.wait_stream(main)
     with torch.cuda.stream(stream):
-        result = work()
+        terms = work()
     main.wait_stream(stream)
-    return result
+    return terms
 
 
-def record(
-    work: Callable[[], Result], generators: Sequence[torch.Generator]
-) -> tuple[Callable[[], None], Result]:
-    """What repeats `work` on the device, and the place where each time leaves its result."""
+def capture(
+    work: Callable[[], LossTerms], generators: Sequence[torch.Generator]
+) -> tuple[Callable[[], None], LossTerms]:
+    """A function that repeats `work` on the device, and the tensors that it writes to each time."""
     graph = torch.cuda.CUDAGraph()
     for generator in generators:
         graph.register_generator_state(generator)
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        result = work()
-    return graph.replay, result
+        terms = work()
+    return graph.replay, terms

@@ -1,4 +1,4 @@
-"""When a training's numbers stop being numbers: which, at which step, and why."""
+"""When a training's numbers stop being finite: which number, at which step, and why."""
 
 import math
 from dataclasses import dataclass
@@ -6,15 +6,20 @@ from typing import Any
 
 from torch import nn
 
-RISEN = 10.0
+from gpn.training.config import TrainConfig
+from gpn.training.progress import OnProgress
+from gpn.training.state import TrainingState
+
+CHECKS = 50
+RISE_FACTOR = 10.0
 
 
 class TrainingDiverged(FloatingPointError):
     """A loss or a gradient is no longer finite.
 
-    step, term: where; `term` is a loss term's name, or "gradient". good_step: the step of the best
-    state that was seen before, in which `module` is left. posterior: the posterior of that
-    state, where the method can make one (a GPN), else None.
+    step, term: where; `term` is the name of a loss term, or "gradient". good_step: the step of the
+    best state before it, in which `module` is left. posterior: the posterior of that state, where
+    the method can make one (a GPN), else None.
     """
 
     def __init__(self, message: str, step: int, term: str, module: nn.Module, good: int) -> None:
@@ -22,6 +27,35 @@ class TrainingDiverged(FloatingPointError):
         self.step, self.term = step, term
         self.module, self.good_step = module, good
         self.posterior: Any = None
+
+
+@dataclass(frozen=True)
+class LossMonitor:
+    """Reads the loss at some fifty checks: reports progress, and raises where it diverges."""
+
+    config: TrainConfig
+    on_progress: OnProgress
+
+    def after_step(self, state: TrainingState) -> None:
+        every = max(1, self.config.steps // CHECKS)
+        if state.step % every == 0 or state.finished:
+            self.on_progress(state.step, self.config.steps, self._check(state))
+
+    def _check(self, state: TrainingState) -> dict[str, float]:
+        """The loss terms of this step, once all since the last check are known to be finite."""
+        losses = state.read()
+        fault = first_fault(losses, state.step, finite_weights=state.weights_are_finite())
+        totals = [sum(terms.values()) for terms in losses]
+        if fault is not None:
+            n_finite = max(0, fault.step - state.step + len(losses) - 1)
+            before = totals[:n_finite] or [state.best.smoothed]
+            lowest, last = min(state.best.lowest, *before), before[-1]
+            good = state.best.restore()
+            message = _explanation(fault, lowest, last, self.config, good)
+            raise TrainingDiverged(message, fault.step, fault.term, state.module, good)
+        state.history.checks.append({"step": state.step, **losses[-1]})
+        state.best.check(totals, state.step)
+        return losses[-1]
 
 
 @dataclass(frozen=True)
@@ -36,8 +70,8 @@ class Fault:
 def first_fault(losses: list[dict[str, float]], step: int, *, finite_weights: bool) -> Fault | None:
     """The first fault among the loss terms of the steps up to `step`, or in the weights after it.
 
-    Every term NaN at once, after a step that was fine, means that its gradient was not: not finite,
-    or too long a step.
+    Where all terms become NaN at once after a finite step, the gradient of that step was at fault:
+    not finite, or too long.
     """
     first = step - len(losses) + 1
     for at, terms in enumerate(losses, first):
@@ -49,29 +83,27 @@ def first_fault(losses: list[dict[str, float]], step: int, *, finite_weights: bo
     return None if finite_weights else Fault(step, "gradient", math.nan)
 
 
-def explain(
-    fault: Fault, lowest: float, last: float, learning_rate: float, precision: str, good: int
-) -> str:
+def _explanation(fault: Fault, lowest: float, last: float, config: TrainConfig, good: int) -> str:
     """What must hold, what came, and what to do; `lowest` and `last` are finite losses before."""
     what = (
         "a gradient step must leave finite weights and losses, got one that did not"
         if fault.term == "gradient"
         else f"every loss term must stay finite, got {fault.term}={fault.value}"
     )
-    cause = _cause(fault, lowest, last, learning_rate, precision)
+    cause = _cause(fault, lowest, last, config)
     return f"{what} at step {fault.step}; {cause}. The state of step {good} is kept."
 
 
-def _cause(fault: Fault, lowest: float, last: float, learning_rate: float, precision: str) -> str:
-    smaller = f"try learning_rate={learning_rate / 10:.1g}"
+def _cause(fault: Fault, lowest: float, last: float, config: TrainConfig) -> str:
+    smaller = f"try learning_rate={config.learning_rate / 10:.1g}"
     if fault.step == 1 and fault.term != "gradient":
         return (
             "nothing was learnt by then, so look for huge values in x and y (their squares must "
             "be finite), or scale them"
         )
-    if last > RISEN * lowest:
+    if last > RISE_FACTOR * lowest:
         return f"the loss had risen from {lowest:.3g} to {last:.3g} before: {smaller}"
-    if precision == "bf16":
+    if config.precision == "bf16":
         return f"bf16 has three digits: try precision='float32', or {smaller}"
     return (
         f"{smaller}, or look for huge values in x and y, or for a logarithm, a root or a division "

@@ -1,4 +1,4 @@
-"""What tells one fit from another: hashes of its configuration, its data and its seed."""
+"""What identifies a fit: hashes of its configuration, its data and its seed."""
 
 import dataclasses
 import hashlib
@@ -13,17 +13,17 @@ from gpn.core.pools.base import Pool, TensorPool
 from gpn.core.task import Task
 from gpn.core.types import Rng, as_generator
 
-ROWS = 64
+SAMPLE_ROWS = 64
 
 
 def fingerprint(config: Config, task: Task, rng: Rng, device: torch.device) -> dict[str, str]:
-    """One short text per thing that must not change between a fit's start and its resumption.
+    """One hash for each thing that must not change between a fit's start and its resumption.
 
-    Of what is a function (samplers, datasets, augmentation) some outputs stand for it.
+    Functions (samplers, datasets, augmentation) are represented by some of their outputs.
     """
     return {
         "configuration": _hash(repr(config), *_weights(config)),
-        "labels": _hash(task.x_obs, task.y_obs, task.n_outputs, *_varied(task)),
+        "labels": _hash(task.x_obs, task.y_obs, task.n_outputs, *_augmented(task)),
         "pool": "none" if task.pool is None else _hash(*_pool(task.pool)),
         "seed": _seed(rng),
         "device": str(device),
@@ -34,20 +34,20 @@ def fingerprint(config: Config, task: Task, rng: Rng, device: torch.device) -> d
 def _seed(rng: Rng) -> str:
     if rng is None:
         raise ValueError(
-            "a fit with a checkpoint must have a seed, so that it can be taken up as it was, and a "
-            "fit in several processes, too, got None; pass rng=0 (random_state=0)."
+            "a fit with a checkpoint must have a seed, so that it can be resumed, and so must a "
+            "fit in several processes, got None; pass rng=0 (random_state=0)."
         )
     return _hash(rng.get_state()) if isinstance(rng, torch.Generator) else str(int(rng))
 
 
 def _pool(pool: Pool) -> Iterator[Any]:
     yield type(pool).__name__
-    yield pool.rows if isinstance(pool, TensorPool) else pool.draw(ROWS, as_generator(0))
+    yield pool.rows if isinstance(pool, TensorPool) else pool.draw(SAMPLE_ROWS, as_generator(0))
 
 
-def _varied(task: Task) -> Iterator[Tensor]:
+def _augmented(task: Task) -> Iterator[Tensor]:
     if task.augment is not None:
-        yield task.augmented(task.x_obs[:ROWS], as_generator(0, task.x_obs.device))
+        yield task.augmented(task.x_obs[:SAMPLE_ROWS], as_generator(0, task.x_obs.device))
 
 
 def _weights(value: Any) -> Iterator[Tensor]:

@@ -2,22 +2,25 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gpn.training.loop import Report
-
+OnProgress = Callable[[int, int, dict[str, float]], None]  # step, steps, loss terms
 QUIET_SECONDS = 1.0
 
 
+def no_progress(step: int, steps: int, values: dict[str, float]) -> None:
+    """Show nothing."""
+
+
 @contextmanager
-def progress_bar(label: str, *, show: bool | None = None) -> Iterator[Report]:
-    """A `Report` that draws a bar on stderr after a second; None: only on a terminal."""
+def progress_bar(label: str, *, show: bool | None = None) -> Iterator[OnProgress]:
+    """An `OnProgress` that draws a bar on stderr after a second; None: only on a terminal."""
     if not (sys.stderr.isatty() if show is None else show):
-        yield lambda step, steps, values: None
+        yield no_progress
         return
     bar = Progress(
         TextColumn("{task.description}"),
@@ -29,13 +32,13 @@ def progress_bar(label: str, *, show: bool | None = None) -> Iterator[Report]:
     )
     row, started = bar.add_task(label, total=None, terms=""), time.monotonic()
 
-    def report(step: int, steps: int, values: dict[str, float]) -> None:
+    def on_progress(step: int, steps: int, values: dict[str, float]) -> None:
         terms = "  ".join(f"{name} {value:.3g}" for name, value in values.items())
         bar.update(row, completed=step, total=steps, terms=terms)
         if time.monotonic() - started > QUIET_SECONDS:
             bar.start()
 
     try:
-        yield report
+        yield on_progress
     finally:
         bar.stop()

@@ -1,11 +1,11 @@
-"""Everything that a training is at one step, so that it can be stopped, kept and taken up again."""
+"""Everything that the next training step depends on, so that a run can be saved and resumed."""
 
 import copy
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +13,19 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 Terms = dict[str, Tensor]
-
 SMOOTHING = 0.05
+
+
+class LossTerms(NamedTuple):
+    """The loss terms of one step: their names, and their values as one tensor on the device."""
+
+    names: tuple[str, ...]
+    values: Tensor
 
 
 @runtime_checkable
 class Stream(Protocol):
-    """What a step draws from and moves on: a torch.Generator, batches of rows."""
+    """A source that a step draws from and advances: a torch.Generator, batches of rows."""
 
     def get_state(self) -> Tensor: ...
     def set_state(self, state: Tensor, /) -> Any: ...
@@ -35,7 +41,7 @@ class History:
     checks: list[dict[str, float]] = field(default_factory=list)
 
     def require_finished(self) -> "History":
-        """Pass Ctrl-C on where half a run is of no use: it was a step towards the real one."""
+        """Pass Ctrl-C on where an unfinished run is of no use, because another one needs it."""
         if self.stopped_at is not None:
             raise KeyboardInterrupt
         return self
@@ -43,7 +49,7 @@ class History:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A training at one step: tensors by name, and beside them what JSON can hold."""
+    """A training run at one step: tensors by name, and facts that JSON can hold."""
 
     facts: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -52,14 +58,14 @@ class Snapshot:
     def finished(self) -> bool:
         return self.facts["step"] == self.facts["steps"]
 
-    def part(self, name: str) -> dict[str, Tensor]:
-        """The tensors under `name`/."""
+    def under(self, name: str) -> dict[str, Tensor]:
+        """The tensors whose names begin with `name`/."""
         prefix = f"{name}/"
         return {k.removeprefix(prefix): v for k, v in self.tensors.items() if k.startswith(prefix)}
 
 
-class Best:
-    """The state at the check with the lowest smoothed loss."""
+class BestState:
+    """The module's state at the check with the lowest smoothed loss."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -68,7 +74,7 @@ class Best:
         self.state = copy.deepcopy(module.state_dict())
 
     def check(self, losses: Sequence[float], step: int) -> None:
-        """Follow the losses since the last check, and keep the module if it is better now."""
+        """Follow the losses since the last check, and copy the module if it is better now."""
         for loss in losses:
             first = math.isinf(self.smoothed)
             self.smoothed = loss if first else self.smoothed + SMOOTHING * (loss - self.smoothed)
@@ -82,9 +88,9 @@ class Best:
 
 
 class TrainingState:
-    """Module, optimiser, schedule, streams, and what was seen: all that the next step hangs on.
+    """Module, optimiser, schedule, streams and losses so far.
 
-    Buffers that a module registers as not persistent are no state: they must not change.
+    Buffers that a module registers as not persistent are not saved: they must not change.
     """
 
     def __init__(
@@ -97,26 +103,26 @@ class TrainingState:
     ) -> None:
         self.module, self.optimiser, self.schedule = module, optimiser, schedule
         self.streams = streams
-        self.step, self.history, self.best = 0, History(steps), Best(module)
-        self.recent: list[Tensor] = []
+        self.step, self.history, self.best = 0, History(steps), BestState(module)
+        self.term_names: tuple[str, ...] = ()
+        self.unread: list[Tensor] = []
         self.started = time.perf_counter()
 
     @property
     def finished(self) -> bool:
         return self.step == self.history.steps
 
-    def advance(self, values: Tensor) -> None:
-        """One step along the gradients that are known; `values` are its loss terms."""
-        self.optimiser.step()
-        self.schedule.step()
-        self.recent.append(values)
+    def record(self, terms: LossTerms) -> None:
+        """Count one more step, with these loss terms."""
+        self.term_names = terms.names
+        self.unread.append(terms.values)
         self.step += 1
 
-    def read(self) -> list[list[float]]:
+    def read(self) -> list[dict[str, float]]:
         """The loss terms of the steps since the last read: the one wait for the device."""
-        values = torch.stack(self.recent).tolist()
-        self.recent = []
-        return values
+        values = torch.stack(self.unread).tolist()
+        self.unread = []
+        return [dict(zip(self.term_names, step, strict=True)) for step in values]
 
     def weights_are_finite(self) -> bool:
         sums = [p.detach().sum(dtype=torch.float64) for p in self.module.parameters()]
@@ -126,8 +132,8 @@ class TrainingState:
         return time.perf_counter() - self.started
 
     def snapshot(self) -> Snapshot:
-        """A copy of all of it; of a finished training, what others may still ask for."""
-        tensors = _under("module", self.module.state_dict())
+        """A copy of it all; of a finished run, only what later code may still ask for."""
+        tensors = _prefixed("module", self.module.state_dict())
         tensors |= {f"stream/{i}": one.get_state() for i, one in enumerate(self.streams)}
         facts = {
             "step": self.step,
@@ -141,50 +147,50 @@ class TrainingState:
         return Snapshot(facts, {name: _plain(tensor) for name, tensor in tensors.items()})
 
     def _unfinished(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """What only the steps to come ask for."""
+        """What only the steps to come need."""
         inner = self.optimiser.state_dict()
-        tensors = _under("best", self.best.state)
-        if self.recent:
-            tensors["recent"] = torch.stack(self.recent)
+        tensors = _prefixed("best", self.best.state)
+        if self.unread:
+            tensors["recent"] = torch.stack(self.unread)
         for number, state in inner["state"].items():
             known = {key: value for key, value in state.items() if isinstance(value, Tensor)}
-            tensors |= _under(f"optimiser/{number}", known)
+            tensors |= _prefixed(f"optimiser/{number}", known)
         best = {name: getattr(self.best, name) for name in ("smoothed", "lowest", "step")}
         schedule = self.schedule.state_dict()
         return {"groups": inner["param_groups"], "schedule": schedule, "best": best}, tensors
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Be what the snapshot was taken of."""
+        """Become what the snapshot was taken of."""
         facts = snapshot.facts
-        self.module.load_state_dict(snapshot.part("module"))
-        states = snapshot.part("stream")
+        self.module.load_state_dict(snapshot.under("module"))
+        states = snapshot.under("stream")
         for number, stream in enumerate(self.streams):
             stream.set_state(states[str(number)])
         self.step, self.history.checks = facts["step"], facts["checks"]
         self.started = time.perf_counter() - facts["seconds"]
         if not snapshot.finished:
-            self._take_up(snapshot)
+            self._restore_unfinished(snapshot)
 
-    def _take_up(self, snapshot: Snapshot) -> None:
+    def _restore_unfinished(self, snapshot: Snapshot) -> None:
         facts, inner = snapshot.facts, self.optimiser.state_dict()
         state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in snapshot.part("optimiser").items():
+        for name, tensor in snapshot.under("optimiser").items():
             number, key = name.split("/")
             state.setdefault(int(number), {})[key] = tensor
         inner |= {"state": state, "param_groups": facts["groups"]}
         self.optimiser.load_state_dict(inner)
         self.schedule.load_state_dict(facts["schedule"])
-        where = next(self.module.parameters()).device
-        self.recent = list(snapshot.tensors.get("recent", torch.empty(0)).to(where))
-        self.best.state = {name: t.to(where) for name, t in snapshot.part("best").items()}
+        device = next(self.module.parameters()).device
+        self.unread = list(snapshot.tensors.get("recent", torch.empty(0)).to(device))
+        self.best.state = {name: t.to(device) for name, t in snapshot.under("best").items()}
         for name, value in facts["best"].items():
             setattr(self.best, name, value)
 
 
-def _under(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _prefixed(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {f"{name}/{key}": tensor for key, tensor in tensors.items()}
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """A copy in the computer's memory that shares nothing with others."""
+    """A contiguous copy on the CPU that shares no memory."""
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)

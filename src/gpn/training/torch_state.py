@@ -1,6 +1,6 @@
-"""What torch has one of in a process, and a fit borrows for a while.
+"""Torch's global state (random generators, matmul precision), changed for a while and put back.
 
-Fits in several threads take turns at it, so that each gives what it would alone.
+Fits in several threads take turns, so that each computes what it would compute alone.
 """
 
 import os
@@ -10,22 +10,22 @@ from contextlib import contextmanager
 
 import torch
 
-_turns = threading.RLock()
+_lock = threading.RLock()
 
 
-def _new_turns() -> None:
-    global _turns
-    _turns = threading.RLock()
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.RLock()
 
 
-if hasattr(os, "register_at_fork"):  # whoever had its turn in the parent is not in the child
-    os.register_at_fork(after_in_child=_new_turns)
+if hasattr(os, "register_at_fork"):  # the thread that held the lock does not exist in the child
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @contextmanager
 def exclusive_torch_state() -> Iterator[None]:
-    """No other thread's fit goes on meanwhile; one's own may be inside of another."""
-    with _turns:
+    """No other thread's fit runs meanwhile; the same thread may enter again."""
+    with _lock:
         yield
 
 
@@ -33,8 +33,8 @@ def exclusive_torch_state() -> Iterator[None]:
 def seeded_global_rng(rng: torch.Generator) -> Iterator[list[torch.Generator]]:
     """Torch's global generators, seeded by `rng` for a while and then put back as they were.
 
-    For parts that can draw from nothing else: nn.Dropout, GPyTorch. A GPU that nobody has used
-    yet is left alone.
+    For modules that can draw from nothing else: nn.Dropout, GPyTorch. A GPU that was not used
+    before is left alone.
     """
     seed = int(torch.randint(2**62, (), generator=rng, device=rng.device))
     on_gpus = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
@@ -52,9 +52,9 @@ def seeded_global_rng(rng: torch.Generator) -> Iterator[list[torch.Generator]]:
 
 @contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """Float32 products with factors rounded to TF32, unless `precision` is "float32".
+    """Float32 products in TF32, unless `precision` is "float32".
 
-    Where a user has chosen by torch's newer names, which do not mix with these, that stands.
+    A choice that the user made through torch's newer settings, which exclude these, stands.
     """
     with exclusive_torch_state():
         if precision == "float32":

@@ -229,7 +229,7 @@ def test_a_table_of_rows_is_sampled_once(tmp_path: Path, monkeypatch: pytest.Mon
     )
     x = torch.linspace(-1, 1, 12)[:, None]
     posterior = gpn.GPN(config).fit(gpn.Task(x, x, pool=pool), rng=0)
-    assert len(posterior.report["beta_search"]) > 1
+    assert len(posterior.fit_report.beta_search) > 1
     assert [len(rows) for rows in seen] == [50, 50], "sampled, and kept"
     sampled, kept = seen
     assert len(sampled.unique(dim=0)) == 50

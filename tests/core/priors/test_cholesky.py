@@ -73,7 +73,7 @@ def test_a_joint_fit_on_repeated_rows_reports_what_it_added() -> None:
     )
     with pytest.warns(JitterWarning, match="Σ_Ŷ of a batch should be positive definite"):
         posterior = gpn.GPN(config).fit(gpn.Task(x, x.sin(), pool=pool), rng=0)
-    assert 0 < posterior.report["added_jitter"] < 1e-6
+    assert 0 < posterior.fit_report.added_jitter < 1e-6
     assert posterior.mean(x).isfinite().all()
 
 

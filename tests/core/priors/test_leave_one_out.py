@@ -50,6 +50,6 @@ def test_a_fit_tells_it(anchor: str) -> None:
     task = gpn.Task(x, x.sum(1, keepdim=True), pool=rows(200, seed=1))
     train = gpn.TrainConfig(steps=2)
     config = gpn.GPNConfig(anchor=anchor, noise_std=NOISE, train=train, prior=gpn.MLPPrior())
-    found = gpn.GPN(config).fit(task, rng=0).report["left_out_variance"]
+    found = gpn.GPN(config).fit(task, rng=0).fit_report.label_variance.leave_one_out
     keep = torch.arange(20) != 7
     torch.testing.assert_close(found[7], given(x[keep], x[7:8], NOISE)[0], rtol=0.02, atol=0.0)

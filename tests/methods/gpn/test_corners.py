@@ -17,7 +17,7 @@ from tests.methods.gpn.test_variants import WITHOUT_KERNEL, fit, labels, rows, t
 def test_joint_anchors_take_a_prior_without_a_kernel(codes: str) -> None:
     posterior = fit(targets(6, 1), anchor="joint", noise_std=0.1, prior=WITHOUT_KERNEL, codes=codes)
     assert posterior.config.anchor == "joint"
-    assert posterior.report["jitter"] > 0
+    assert posterior.fit_report.jitter > 0
     assert posterior.sample(rows(3, 1), 2, rng=0).isfinite().all()
 
 
@@ -74,9 +74,9 @@ def test_labels_outside_the_pool_have_prior_features(anchor: str) -> None:
 
 @pytest.mark.parametrize("settings", [{"codes": "learnt"}, {"generator": "concat"}])
 def test_target_noise_on_classes_is_never_dropped_in_silence(settings: dict[str, Any]) -> None:
-    assert gpn.GPNConfig(**settings).resolved(labels(12, 1)).target_noise is False
+    assert resolve(gpn.GPNConfig(**settings), labels(12, 1)).target_noise is False
     with pytest.raises(ValueError, match=r"target noise on classes needs .*target_noise=False"):
-        gpn.GPNConfig(**settings, target_noise=True).resolved(labels(12, 1))
+        resolve(gpn.GPNConfig(**settings, target_noise=True), labels(12, 1))
 
 
 def test_target_noise_of_very_few_labels_is_learnt() -> None:
@@ -103,7 +103,7 @@ def test_only_a_detector_is_regularised_and_the_paper_has_none_of_it() -> None:
         ({"anchor": "joint"}, False),
         ({"anchor": "conditioned"}, False),
     ):
-        resolved = gpn.GPNConfig(**settings).resolved(task)
+        resolved = resolve(gpn.GPNConfig(**settings), task)
         assert (resolved.trunk.dropout > 0, resolved.train.weight_decay > 0) == (
             regularised,
             regularised and resolved.anchor == "independent",
@@ -136,5 +136,5 @@ def test_the_kept_share_is_judged_at_rows_that_did_not_make_the_axes() -> None:
     itself, others = (
         float(axes(some).square().sum() / axes.variance(some).sum()) for some in (x[:32], x[32:])
     )
-    assert posterior.report["prior_variance_kept"] == pytest.approx(others, abs=0.1)
+    assert posterior.fit_report.explained_variance == pytest.approx(others, abs=0.1)
     assert itself > others + 0.2

@@ -40,7 +40,7 @@ def test_sure_at_the_labels_and_unsure_away_from_them(
     assert (posterior.mean(line.x_obs) - line.y_obs).abs().max() < 0.2
     away = posterior.std(torch.tensor([[-2.0], [2.0]]))
     assert away.mean() > factor * posterior.std(line.x_obs).mean()
-    checks = posterior.report["history"].checks
+    checks = posterior.fit_report.history.checks
     assert checks[-1]["codes"] < 0.1 * checks[0]["codes"], "the codes must end near N(0, I)"
 
 
@@ -109,7 +109,7 @@ def test_waves_let_a_small_network_follow_a_rough_prior(
     for count in (0, 32):
         trunk = gpn.MLPTrunk(widths=(32, 32), fourier=count)
         posterior = gpn.GPN(quick.replace(trunk=trunk, train=train)).fit(line, rng=0)
-        checks = posterior.report["history"].checks
+        checks = posterior.fit_report.history.checks
         gaps.append(sum(check["anchor"] for check in checks[-10:]))
     assert gaps[1] < 0.9 * gaps[0]
 

@@ -151,7 +151,7 @@ def test_many_labels_give_the_exact_posterior(many_labels: gpn.Task) -> None:
     config = gpn.GPNConfig(noise_std=0.2, trunk=trunk, train=train)
     posterior = gpn.GPN(config).fit(many_labels, rng=0)
     assert posterior.config.anchor == "conditioned"
-    assert posterior.report["posterior_variance_kept"] > 0.99
+    assert posterior.fit_report.posterior_explained_variance > 0.99
     truth = GP(GPConfig(noise_std=0.2)).fit(many_labels)
     grid: Tensor = torch.linspace(-2, 2, 81, dtype=torch.float64)[:, None]
     mean, std = posterior.mean(grid).double(), posterior.std(grid).double()

@@ -42,11 +42,11 @@ from gpn.core.task import Signature, Task
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 from gpn.methods.dkl.grid import CHUNK_ROWS, DeepProcess, GridProcess, Natural, interpolation
 from gpn.training.batches import LabelBatches
-from gpn.training.checkpoint import CheckpointLike, CheckpointSession, kept
+from gpn.training.checkpoint import CheckpointLike, CheckpointSession, checkpoint_session
 from gpn.training.config import TrainConfig
 from gpn.training.cuda_graphs import TrainStep
-from gpn.training.loop import Report, train
-from gpn.training.progress import progress_bar
+from gpn.training.loop import train
+from gpn.training.progress import OnProgress, progress_bar
 from gpn.training.state import Terms
 from gpn.training.torch_state import seeded_global_rng
 
@@ -122,19 +122,27 @@ class DKL:
         moved = task.to(device, dtype)
         fit_features(embedding.features, lambda: moved.x_obs)
         with (
-            kept(checkpoint, config, task, rng, device) as file,
-            progress_bar("DKL", show=progress) as report,
+            checkpoint_session(checkpoint, config, task, rng, device) as file,
+            progress_bar("DKL", show=progress) as on_progress,
             seeded_global_rng(seeds) as torchs,
         ):
             if task.is_classification and config.alone > 0:
-                learn_alone(embedding, moved, config, seeds, report, file)
+                learn_alone(embedding, moved, config, seeds, on_progress, file)
             embedding.spread(moved.x_obs[:CHUNK_ROWS])
             natural = Natural(process, moved, config.rate_for(task))
             batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
             steps = natural.steps(batches)
             streams = [*batches.streams, natural, *torchs]
             others = process.hyperparameters
-            train(process.learnt, steps, config.train, report, others, streams, file)
+            train(
+                process.learnt,
+                steps,
+                config.train,
+                on_progress,
+                undecayed=others,
+                streams=streams,
+                session=file,
+            )
             if not task.is_classification:
                 natural.solve()
         return DKLPosterior(embedding.eval(), *process.grid_law(), task.signature, config)
@@ -145,7 +153,7 @@ def learn_alone(
     task: Task,
     config: DKLConfig,
     seeds: torch.Generator,
-    report: Report,
+    on_progress: OnProgress,
     file: CheckpointSession | None,
 ) -> None:
     """Cross-entropy with an ordinary last layer in place of the embedding's."""
@@ -166,7 +174,7 @@ def learn_alone(
     with seeded_global_rng(seeds) as torchs:
         streams = [*batches.streams, *torchs]
         own = config.train.replace(steps=steps)
-        train(network, feed, own, report, streams=streams, kept=file).require_finished()
+        train(network, feed, own, on_progress, streams=streams, session=file).require_finished()
 
 
 class Embedding(nn.Module):

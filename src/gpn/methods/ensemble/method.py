@@ -41,7 +41,7 @@ from gpn.core.types import Rng, as_generator
 from gpn.methods.ensemble.members import Members
 from gpn.methods.ensemble.weight_prior import ParameterPrior, Variances
 from gpn.training.batches import LabelBatches
-from gpn.training.checkpoint import CheckpointLike, kept
+from gpn.training.checkpoint import CheckpointLike, checkpoint_session
 from gpn.training.config import TrainConfig
 from gpn.training.cuda_graphs import TrainStep
 from gpn.training.loop import train
@@ -121,9 +121,11 @@ class Ensemble:
         config, seeds = self.config, as_generator(rng)
         device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
         members, terms, streams = ensemble_step(config, task.to(device, dtype), seeds)
-        keep = kept(checkpoint, config, task, rng, device)
-        with keep as file, progress_bar("ensemble", show=progress) as report, ended(streams):
-            history = train(members, terms, config.train, report, streams=streams, kept=file)
+        keep = checkpoint_session(checkpoint, config, task, rng, device)
+        with keep as file, progress_bar("ensemble", show=progress) as on_progress, ended(streams):
+            history = train(
+                members, terms, config.train, on_progress, streams=streams, session=file
+            )
         return EnsemblePosterior(members, task.signature, config, history)
 
 

@@ -1,8 +1,11 @@
-"""Whether a fit can be trusted, by what it left in its story: pool, axes, codes and β."""
+"""What a fit found out about itself, and whether it can be trusted: pool, axes, codes and β."""
 
 import math
-from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
 
 from gpn.core.warnings import (
     DOUBTFUL,
@@ -16,18 +19,15 @@ from gpn.core.warnings import (
     SearchWarning,
 )
 from gpn.methods.gpn.config import GPNConfig
-from gpn.methods.gpn.model.codes import CodeMoments, code_moments
-from gpn.methods.gpn.pool.mixture import COMMON
+from gpn.methods.gpn.model.codes import CodeMoments
+from gpn.methods.gpn.pool.mixture import ATYPICAL_SHARE, PoolComposition
+from gpn.training.state import History
 
-LOW_KEPT = 0.5
-
+MIN_EXPLAINED_VARIANCE = 0.5
 MIN_LABELS = 100
-
-MIN_STRANGERS = 0.01
-
-MAX_SHIFT, MIN_SPREAD, MAX_SPREAD, MIN_RANK = 0.5, 0.5, 2.0, 0.5
-
-KINDS: dict[str, type[GPNWarning]] = {
+MIN_OOD_SHARE = 0.01
+MAX_MEAN, MIN_SPREAD, MAX_SPREAD, MIN_RANK_SHARE = 0.5, 0.5, 2.0, 0.5
+WARNINGS: dict[str, type[GPNWarning]] = {
     "pool": PoolWarning,
     "prior_axes": AxesWarning,
     "posterior_axes": AxesWarning,
@@ -36,37 +36,100 @@ KINDS: dict[str, type[GPNWarning]] = {
 }
 
 
-def diagnose(config: GPNConfig, story: Mapping[str, Any]) -> dict[str, Diagnostic]:
-    """Everything that can be said of a fit with this story."""
+@dataclass(frozen=True)
+class Trial:
+    """One β on the held-out labels: mean negative log score, its standard error, and coverage."""
+
+    beta: float
+    score: float
+    error: float
+    coverage: float
+    noise_std: float | None
+
+
+@dataclass(frozen=True)
+class LabelVariance:
+    """The exact posterior's variance at each label: given all labels, and without that label."""
+
+    given_all: Float[Tensor, "N"]
+    leave_one_out: Float[Tensor, "N"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitReport:
+    """What a fit found out; what its variant does not have is None.
+
+    explained_variance
+        The share of the prior's variance at pool rows that the code axes hold.
+    posterior_explained_variance
+        The same of the conditioned posterior.
+    jitter, added_jitter
+        What joint anchors add to the diagonal of Σ_Ŷ, and what a factor needed beyond that.
+    """
+
+    history: History | None = None
+    beta_search: tuple[Trial, ...] = ()
+    explained_variance: float | None = None
+    posterior_explained_variance: float | None = None
+    pool: PoolComposition | None = None
+    synthetic_rows: int = 0
+    codes: CodeMoments | None = None
+    label_variance: LabelVariance | None = None
+    jitter: float | None = None
+    added_jitter: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers that a model file records."""
+        numbers = {
+            "explained_variance": self.explained_variance,
+            "posterior_explained_variance": self.posterior_explained_variance,
+            "synthetic_rows": self.synthetic_rows or None,
+            "jitter": self.jitter,
+            "added_jitter": self.added_jitter or None,
+            **({} if self.pool is None else asdict(self.pool)),
+        }
+        known: dict[str, Any] = {k: float(v) for k, v in numbers.items() if v is not None}
+        if self.beta_search:
+            known["beta_search"] = [asdict(trial) for trial in self.beta_search]
+        if self.history is not None:
+            history = self.history
+            known |= {"steps": history.steps, "training_seconds": round(history.seconds, 2)}
+            if history.stopped_at is not None:
+                known["stopped_at"] = history.stopped_at
+        return known
+
+
+def diagnose(config: GPNConfig, report: FitReport) -> dict[str, Diagnostic]:
+    """One verdict for each thing that may go wrong in a fit."""
     return {
-        "pool": _pool(story),
-        "prior_axes": _axes("prior's", story.get("prior_variance_kept")),
-        "posterior_axes": _axes("posterior's", story.get("posterior_variance_kept")),
-        "codes": _codes(config, story.get("codes")),
-        "beta": _beta(config.beta, story.get("beta_search", [])),
+        "pool": _pool(report.pool),
+        "prior_axes": _axes("prior's", report.explained_variance),
+        "posterior_axes": _axes("posterior's", report.posterior_explained_variance),
+        "codes": _codes(config, report.codes),
+        "beta": _beta(config.beta, report.beta_search),
     }
 
 
-def _pool(story: Mapping[str, Any]) -> Diagnostic:
-    """The share of strangers s in the pool, from the share that is unlike all but 5 % of labels.
+def _pool(pool: PoolComposition | None) -> Diagnostic:
+    """The share s of OOD rows in the pool, from the share a that is unlike all but 5 % of labels.
 
-    That is s + 0.05 (1 − s) of the rows judged where strangers are told without fail. Without any,
-    n labels and m such rows give it a standard error of √(0.05 · 0.95 (1/n + 1/m)); within three,
-    there may be none. Pool rows that repeat labeled ones are no strangers and were not judged.
+    Among classified rows a = s + 0.05 (1 − s), where OOD rows are always detected. With s = 0, n
+    labels and m such rows give a a standard error of √(0.05 · 0.95 (1/n + 1/m)); within three of
+    them there may be no OOD rows. Pool rows that duplicate labeled ones are not OOD.
     """
-    unlike, labels = story.get("unlike_labeled"), story.get("labels_judged", 0)
-    if unlike is None:
-        said = "what the pool holds is not known: this fit trained no classifier of it."
-        return Diagnostic(None, UNKNOWN, said)
-    n_judged = story["pool_judged"]
-    among = max(0.0, (unlike - COMMON) / (1 - COMMON))
-    share = among * n_judged / max(1, n_judged + story.get("pool_repeats", 0))
-    if labels < MIN_LABELS:
-        return Diagnostic(share, UNKNOWN, f"{labels} labels are too few to tell strangers by.")
-    doubt = 3 * math.sqrt(COMMON * (1 - COMMON) * (1 / labels + 1 / max(1, n_judged)))
-    if share > MIN_STRANGERS and among > doubt:
-        said = f"about {share:.0%} of the pool are unlike the labeled rows."
-        return Diagnostic(share, GOOD, said)
+    if pool is None:
+        sentence = "what the pool holds is not known: this fit trained no classifier of it."
+        return Diagnostic(None, UNKNOWN, sentence)
+    among = max(0.0, (pool.atypical_share - ATYPICAL_SHARE) / (1 - ATYPICAL_SHARE))
+    share = among * pool.n_classified / max(1, pool.n_classified + pool.n_duplicates)
+    if pool.n_labels < MIN_LABELS:
+        sentence = f"{pool.n_labels} labels are too few to detect OOD rows in the pool."
+        return Diagnostic(share, UNKNOWN, sentence)
+    variance = ATYPICAL_SHARE * (1 - ATYPICAL_SHARE)
+    doubt = 3 * math.sqrt(variance * (1 / pool.n_labels + 1 / max(1, pool.n_classified)))
+    if share > MIN_OOD_SHARE and among > doubt:
+        sentence = f"about {share:.0%} of the pool are unlike the labeled rows."
+        return Diagnostic(share, GOOD, sentence)
     return Diagnostic(
         share,
         DOUBTFUL,
@@ -75,47 +138,47 @@ def _pool(story: Mapping[str, Any]) -> Diagnostic:
     )
 
 
-def _axes(whose: str, kept: float | None) -> Diagnostic:
-    if kept is None:
-        return Diagnostic(None, UNKNOWN, f"this fit had no axes to hold the {whose} variance.")
-    said = f"most of the {whose} variance on the pool, they hold {kept:.0%}"
-    if kept >= LOW_KEPT:
-        return Diagnostic(kept, GOOD, f"the code axes should hold {said}.")
-    more = "raise n_axes, or expect draws that are too smooth"
-    return Diagnostic(kept, DOUBTFUL, f"the code axes should hold {said}; {more}.")
+def _axes(whose: str, explained: float | None) -> Diagnostic:
+    if explained is None:
+        return Diagnostic(None, UNKNOWN, f"this fit has no axes for the {whose} variance.")
+    sentence = (
+        f"the code axes should hold most of the {whose} variance on the pool, they hold "
+        f"{explained:.0%}"
+    )
+    if explained >= MIN_EXPLAINED_VARIANCE:
+        return Diagnostic(explained, GOOD, f"{sentence}.")
+    advice = "raise n_axes, or expect draws that are too smooth"
+    return Diagnostic(explained, DOUBTFUL, f"{sentence}; {advice}.")
 
 
-def _codes(config: GPNConfig, codes: Any) -> Diagnostic:
-    """Functions are drawn at z ~ N(0, I), so that the codes learnt with must look like it."""
+def _codes(config: GPNConfig, codes: CodeMoments | None) -> Diagnostic:
+    """Functions are drawn at z ~ N(0, I), so the learnt codes must look like such draws."""
     if config.codes == "spectral":
         return Diagnostic(None, GOOD, "codes are drawn from N(0, I) in training, too.")
     if codes is None:
         return Diagnostic(None, UNKNOWN, "the learnt codes of this fit are not known any more.")
-    law, size = code_moments(codes.detach()), codes.shape[1]
-    said = (
-        f"mean {law.shift:.2f} (0), standard deviation {law.spread:.2f} (1), effective rank "
-        f"{law.rank:.1f} (of {size})"
+    size = config.code_dim
+    found = (
+        f"mean {codes.shift:.2f} (0), standard deviation {codes.spread:.2f} (1), effective rank "
+        f"{codes.rank:.1f} (of {size})"
     )
-    if _as_drawn(law, size):
-        return Diagnostic(law.rank / size, GOOD, f"the learnt codes are about N(0, I): {said}.")
+    normal_spread = MIN_SPREAD <= codes.spread <= MAX_SPREAD
+    full_rank = codes.rank >= MIN_RANK_SHARE * size
+    if codes.shift <= MAX_MEAN and normal_spread and full_rank:
+        return Diagnostic(codes.rank / size, GOOD, f"the learnt codes are about N(0, I): {found}.")
     return Diagnostic(
-        law.rank / size,
+        codes.rank / size,
         DOUBTFUL,
-        f"the learnt codes should be about N(0, I), from which functions are drawn, got {said}; "
+        f"the learnt codes should be about N(0, I), from which functions are drawn, got {found}; "
         "raise n_anchors, lower code_dim, or use codes='spectral'.",
     )
 
 
-def _as_drawn(law: CodeMoments, size: int) -> bool:
-    spread = MIN_SPREAD <= law.spread <= MAX_SPREAD
-    return law.shift <= MAX_SHIFT and spread and law.rank >= MIN_RANK * size
-
-
-def _beta(chosen: float | None, trials: list[dict[str, Any]]) -> Diagnostic:
+def _beta(chosen: float | None, trials: tuple[Trial, ...]) -> Diagnostic:
     """Whether a β beyond those tried might have been chosen."""
     if chosen is None or len(trials) < 2:
-        return Diagnostic(None, UNKNOWN, "β was not searched for: given, or without a part here.")
-    tried = sorted(trial["beta"] for trial in trials)
+        return Diagnostic(None, UNKNOWN, "β was not searched: it was given, or plays no part.")
+    tried = sorted(trial.beta for trial in trials)
     if chosen not in (tried[0], tried[-1]):
         return Diagnostic(chosen, GOOD, f"β, {chosen:g}, lies within those tried.")
     side = "smaller" if chosen == tried[0] else "larger"

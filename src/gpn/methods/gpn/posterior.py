@@ -17,15 +17,15 @@ from gpn.core.posterior.gaussian import GaussianPosterior
 from gpn.core.posterior.side_stream import beside
 from gpn.core.task import Signature
 from gpn.core.types import Inputs, Outputs, Rng, as_generator, as_stored, laid_out, normal
-from gpn.methods.gpn.config import GPNConfig
-from gpn.methods.gpn.fit_report import diagnose
+from gpn.methods.gpn.config import GPNConfig, ResolvedConfig
+from gpn.methods.gpn.fit_report import FitReport, diagnose
 from gpn.methods.gpn.model.generator import AffineGenerator, ConcatGenerator, Generator
 
 T = TypeVar("T")
 
 
 class GPNPosterior(Posterior):
-    """A trained generator, with the configuration as it was resolved and the story of the fit."""
+    """A trained generator, its configuration as it was resolved, and what the fit found out."""
 
     def __init__(
         self,
@@ -33,15 +33,15 @@ class GPNPosterior(Posterior):
         signature: Signature,
         config: GPNConfig,
         noise_std: float | None = None,
-        report: dict[str, Any] | None = None,
+        fit_report: FitReport | None = None,
     ) -> None:
         example = next(generator.parameters())
         super().__init__(signature, example.device, example.dtype, noise_std)
         self._like = example.detach()
         self.generator = generator.eval().requires_grad_(False)  # noqa: FBT003
         self.config = config
-        self.report = {} if report is None else report
-        self.checks = diagnose(config, self.report)
+        self.fit_report = fit_report or FitReport()
+        self.checks = diagnose(config, self.fit_report)
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
         return partial(self.generator, codes=normal((n, self.generator.code_dim), rng, self._like))
@@ -60,7 +60,7 @@ class GPNPosterior(Posterior):
         generator = build_generator(config, signature, int(state.pop("code_dim")), as_generator(0))
         example = next(value for name, value in state.items() if name.endswith("weight"))
         generator.to(example.device, example.dtype).load_state_dict(state)
-        return make_posterior(generator, signature, config, {})
+        return make_posterior(generator, signature, config)
 
 
 def build_generator(
@@ -71,30 +71,33 @@ def build_generator(
     trunk: Trunk | None = None,
 ) -> Generator:
     """The generator that `config` names, on `trunk` or on the configuration's own."""
-    under = trunk or config.trunk or MLPTrunk()
-    shape = under, signature.input_shape, signature.n_outputs, code_dim, rng
+    trunk = trunk or config.trunk or MLPTrunk()
+    shapes = trunk, signature.input_shape, signature.n_outputs, code_dim, rng
     if config.generator == "concat":
-        return ConcatGenerator(*shape)
-    blocks = signature.n_outputs if _own_codes(config, signature) else 1
-    return AffineGenerator(*shape, blocks=blocks)
+        return ConcatGenerator(*shapes)
+    return AffineGenerator(*shapes, blocks=code_blocks(config, signature))
 
 
-def _own_codes(config: GPNConfig, signature: Signature) -> bool:
-    """Whether each output has a part of the code for itself.
+def code_blocks(config: GPNConfig, signature: Signature) -> int:
+    """Into how many blocks the code falls: one for each output, or 1 that moves all of them.
 
     Targets are independent, a priori and given the labels. Logits are so a priori only: where the
     labels decide, a softmax ties them, which joint anchors follow and independent ones ignore.
     """
     tied = signature.is_classification and (config.anchor == "joint" or config.target_noise)
-    return config.codes == "spectral" and not tied
+    return signature.n_outputs if config.codes == "spectral" and not tied else 1
 
 
 def make_posterior(
-    generator: Generator, signature: Signature, config: GPNConfig, report: dict[str, Any]
+    generator: Generator,
+    signature: Signature,
+    config: GPNConfig,
+    fit_report: FitReport | None = None,
 ) -> GPNPosterior:
     """The posterior of a trained generator."""
+    config = config.public() if isinstance(config, ResolvedConfig) else config
     make = AffinePosterior if isinstance(generator, AffineGenerator) else ConcatPosterior
-    return make(generator, signature, config, config.noise_std, report)
+    return make(generator, signature, config, config.noise_std, fit_report)
 
 
 class ConcatPosterior(GPNPosterior):

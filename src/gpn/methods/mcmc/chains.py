@@ -12,7 +12,7 @@ from torch.func import functional_call
 from gpn.core.priors.prior import PriorSpec
 from gpn.core.task import Signature, Task
 from gpn.core.types import Functions, Inputs, normal
-from gpn.training.loop import Report
+from gpn.training.progress import OnProgress
 
 Weights = Float[Tensor, "c p"]
 
@@ -94,7 +94,7 @@ class Chains:
         self.step = FIRST_STEP[walk.sampler]
         self.acceptance = 0.0
 
-    def run(self, start: Weights, report: Report) -> Iterator[Weights]:
+    def run(self, start: Weights, on_progress: OnProgress) -> Iterator[Weights]:
         walk = self.walk
         advance = {"mh": self._metropolis, "hmc": self._hamiltonian}[walk.sampler]
         state, total = start, walk.warmup + walk.draws * walk.thin
@@ -106,7 +106,7 @@ class Chains:
                 continue
             accepted += rate / (total - walk.warmup)
             if (step - walk.warmup) % walk.thin == 0:
-                report(step, total, {"step": self.step})
+                on_progress(step, total, {"step": self.step})
                 yield state
         self.acceptance = float(accepted)
 

@@ -102,8 +102,8 @@ class MCMC:
         network = WhiteNetwork(config.prior, task.signature)
         chains = Chains(network.potential(moved, config.noise_std), config.walk, generator)
         start = normal((config.n_chains, network.n_weights), generator, moved.x_obs)
-        with progress_bar(f"MCMC ({config.sampler})", show=progress) as report:
-            kept = torch.stack(list(chains.run(start, report)), dim=1)
+        with progress_bar(f"MCMC ({config.sampler})", show=progress) as on_progress:
+            kept = torch.stack(list(chains.run(start, on_progress)), dim=1)
         probes = _probes(moved, config, generator)
         posterior = MCMCPosterior(kept, chains.acceptance, probes, task.signature, config)
         posterior.check()

@@ -47,7 +47,7 @@ from gpn.core.task import Signature, Task
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 from gpn.methods.sngp.spectral_norm import bound_layers, unbind_layers
 from gpn.training.batches import LabelBatches
-from gpn.training.checkpoint import CheckpointLike, kept
+from gpn.training.checkpoint import CheckpointLike, checkpoint_session
 from gpn.training.config import TrainConfig
 from gpn.training.loop import train
 from gpn.training.progress import progress_bar
@@ -110,11 +110,14 @@ class SNGP:
         network = SNGPNetwork(config, task.signature, seeds)
         bound_layers(network.trunk, config.spectral_bound, seeds)
         network, moved = network.to(device, dtype), task.to(device, dtype)
-        draws, keep = as_generator(seeds, device), kept(checkpoint, config, task, rng, device)
+        draws, keep = (
+            as_generator(seeds, device),
+            checkpoint_session(checkpoint, config, task, rng, device),
+        )
         labels = LabelBatches(len(task.x_obs), config.train.label_batch, draws)
         terms, streams = _step(network, moved, labels), labels.streams
-        with keep as file, progress_bar("SNGP", show=progress) as report:
-            train(network, terms, config.train, report, streams=streams, kept=file)
+        with keep as file, progress_bar("SNGP", show=progress) as on_progress:
+            train(network, terms, config.train, on_progress, streams=streams, session=file)
             unbind_layers(network.trunk)
             return SNGPPosterior(network, *_laplace(network, moved, config), task.signature, config)
 

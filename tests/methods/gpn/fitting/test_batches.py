@@ -91,7 +91,7 @@ def _setting(task: gpn.Task, generator: str) -> FitContext:
     config = gpn.GPNConfig(
         anchor="independent",
         beta=0.3,
-        made_up=0.0,
+        synthetic_ood=0.0,
         n_axes=4,
         generator=generator,
         trunk=gpn.MLPTrunk(widths=(8,)),

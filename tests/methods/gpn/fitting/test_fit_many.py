@@ -62,7 +62,7 @@ def test_the_history_is_the_mean_over_all() -> None:
     own = task(40, 0)
     (first,) = fit_many([CONFIG], [own], [3])
     both = fit_many([CONFIG] * 2, [own] * 2, [3, 3])
-    last = [posterior.report["history"].checks[-1] for posterior in (first, both[0])]
+    last = [posterior.fit_report.history.checks[-1] for posterior in (first, both[0])]
     assert last[0] == pytest.approx(last[1])
 
 

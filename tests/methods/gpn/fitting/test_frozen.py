@@ -108,9 +108,9 @@ def test_images_get_their_made_up_strangers() -> None:
     task = task.with_inputs(task.x_obs, gpn.TensorPool(torch.rand(30, 1, 6, 6, generator=rng)))
     config = gpn.GPNConfig(beta=0.1, trunk=gpn.ModuleTrunk(module=body), n_axes=10, **TINY)
     posterior = gpn.GPN(config).fit(task, rng=0)
-    assert posterior.config.made_up == pytest.approx(1 / 3)
+    assert posterior.config.synthetic_outliers == pytest.approx(1 / 3)
     assert posterior.report["pool_rows"].shape == (45, 32)
-    assert posterior.report["made_up_rows"] == 15
+    assert posterior.fit_report.synthetic_rows == 15
     assert posterior.report["pool_judged"] + posterior.report["pool_repeats"] == 30
     assert posterior.probabilities(task.x_obs).shape == (20, 2)
 

@@ -12,7 +12,7 @@ from tests.methods.gpn.test_variants import fit, labels, targets
 def test_beta_is_searched_on_held_out_labels() -> None:
     """The largest β that scores about as well as the best, and the noise that came of it."""
     posterior = fit(targets(30, 2), anchor="independent", pool_weights="equal")
-    trials = posterior.report["beta_search"]
+    trials = posterior.fit_report.beta_search
     assert tuple(trial["beta"] for trial in trials) == BETAS
     best = min(trials, key=lambda trial: trial["score"])
     good = [trial for trial in trials if trial["score"] <= best["score"] + CLOSE]
@@ -44,14 +44,14 @@ def test_trials_share_what_does_not_hang_on_beta(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(ground, name, counted(name))
     posterior = fit(targets(30, 2), anchor="independent")
     assert counts == {"spectral_axes": 1, "mixture_weights": 3}, "once to count strangers"
-    assert len(posterior.report["beta_search"]) == len(BETAS)
-    assert posterior.report["prior_variance_kept"] > 0.5
+    assert len(posterior.fit_report.beta_search) == len(BETAS)
+    assert posterior.fit_report.explained_variance > 0.5
     assert len(posterior.report["pool_weights"]) == len(posterior.report["pool_rows"])
 
 
 def test_beta_of_classes_is_searched_too() -> None:
     posterior = fit(labels(30, 2), anchor="independent", pool_weights="equal")
-    trials = posterior.report["beta_search"]
+    trials = posterior.fit_report.beta_search
     assert posterior.config.beta in [trial["beta"] for trial in trials]
     assert posterior.noise_std is None, "classes have no noise of their own"
     assert all(0 <= trial["coverage"] <= 1 for trial in trials)
@@ -69,7 +69,7 @@ def test_beta_of_classes_is_searched_too() -> None:
 )
 def test_what_is_given_is_not_searched(settings: dict[str, Any], searched: list[float]) -> None:
     posterior = fit(targets(12, 2), anchor="independent", pool_weights="equal", **settings)
-    trials = posterior.report.get("beta_search", [])
+    trials = posterior.fit_report.beta_search
     assert [trial["beta"] for trial in trials] == searched
     assert posterior.config.beta == settings.get("beta", posterior.config.beta)
     assert posterior.noise_std == settings.get("noise_std", posterior.noise_std)

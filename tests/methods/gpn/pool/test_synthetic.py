@@ -6,9 +6,9 @@ from torch import Tensor
 
 import gpn
 from gpn.methods.gpn.pool.synthetic import (
-    made_up,
-    made_up_images,
-    made_up_rows,
+    synthetic_outliers,
+    synthetic_images,
+    synthetic_rows,
     random_phases,
     shuffled_patches,
 )
@@ -63,7 +63,7 @@ def test_patches_move_as_a_whole() -> None:
 @pytest.mark.parametrize("count", [0, 1, 5, 40])
 def test_as_many_as_asked_for_and_the_generator_decides(count: int) -> None:
     x = some(10, 1, 8, 8)
-    first, second = (made_up_images(x, count, seeded()) for _ in range(2))
+    first, second = (synthetic_images(x, count, seeded()) for _ in range(2))
     assert first.shape == (count, 1, 8, 8)
     assert torch.equal(first, second)
     assert torch.isfinite(first).all()
@@ -80,7 +80,7 @@ def dependent() -> Tensor:
 
 def halves(x: Tensor) -> tuple[Tensor, Tensor]:
     """Rows from anywhere, and rows of real values."""
-    made = made_up_rows(x, COUNT, seeded())
+    made = synthetic_rows(x, COUNT, seeded())
     return made[: COUNT // 2], made[COUNT // 2 :]
 
 
@@ -116,15 +116,15 @@ def test_the_others_are_uniform_on_a_range_a_fifth_wider_on_both_sides() -> None
 @pytest.mark.parametrize("shape", [(3, 2), (4, 2, 2, 2)])
 def test_rows_of_other_axes_are_taken_for_those_of_a_table(shape: tuple[int, ...]) -> None:
     x = some(10, *shape)
-    made = made_up(x, 6, seeded())
-    assert torch.equal(made.flatten(1), made_up_rows(x.flatten(1), 6, seeded()))
+    made = synthetic_outliers(x, 6, seeded())
+    assert torch.equal(made.flatten(1), synthetic_rows(x.flatten(1), 6, seeded()))
     assert made.shape == (6, *shape)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 40])
 def test_as_many_rows_as_asked_for_and_the_generator_decides(count: int) -> None:
     x, before = some(10, 3).double(), torch.get_rng_state()
-    first, second, other = (made_up_rows(x, count, seeded(seed)) for seed in (0, 0, 1))
+    first, second, other = (synthetic_rows(x, count, seeded(seed)) for seed in (0, 0, 1))
     assert (first.shape, first.dtype) == ((count, 3), torch.float64)
     assert torch.equal(first, second)
     assert count == 0 or not torch.equal(first, other)
@@ -140,9 +140,9 @@ def test_a_third_of_the_pool_is_made_up_for_images() -> None:
     train = gpn.TrainConfig(steps=3)
     config = gpn.GPNConfig(trunk=gpn.ConvTrunk(channels=(2,), widths=(8,)), train=train, beta=0.1)
     fitted = gpn.GPN(config).fit(images(), rng=0)
-    assert fitted.config.made_up == pytest.approx(1 / 3)
+    assert fitted.config.synthetic_outliers == pytest.approx(1 / 3)
     assert len(fitted.report["pool_rows"]) == 90
-    without = gpn.GPN(config.replace(made_up=0.0)).fit(images(), rng=0)
+    without = gpn.GPN(config.replace(synthetic_ood=0.0)).fit(images(), rng=0)
     assert len(without.report["pool_rows"]) == 60
 
 
@@ -161,20 +161,20 @@ def test_tables_get_the_strangers_that_their_pool_lacks(
         beta=0.1, trunk=gpn.MLPTrunk(widths=(8,)), train=gpn.TrainConfig(steps=2)
     )
     report = gpn.GPN(config).fit(table_with(share), rng=0).report
-    assert least <= report.get("made_up_rows", 0) <= most
+    assert least <= report.get("synthetic_rows", 0) <= most
     assert (
         len(report["pool_rows"])
         == len(report["pool_weights"])
-        == 200 + report.get("made_up_rows", 0)
+        == 200 + report.get("synthetic_rows", 0)
     )
 
 
 def test_only_independent_anchors_have_made_up_strangers() -> None:
-    assert gpn.GPNConfig(beta=0.1).resolved(table_with(0.5)).made_up is None, "as many as it lacks"
-    assert gpn.GPNConfig().resolved(table_with(0.5)).made_up == 0, "conditioned anchors have none"
-    assert gpn.GPNConfig.paper().resolved(table_with(0.5)).made_up == 0
+    assert resolve(gpn.GPNConfig(beta=0.1), table_with(0.5)).synthetic_outliers is None, "as many as it lacks"
+    assert resolve(gpn.GPNConfig(), table_with(0.5)).synthetic_outliers == 0, "conditioned anchors have none"
+    assert gpn.GPNConfig.paper().resolved(table_with(0.5)).synthetic_outliers == 0
     classes = gpn.Task(some(80, 12), torch.arange(80) % 5, pool=some(80, 12))
-    assert gpn.GPNConfig().resolved(classes).made_up == 0
+    assert resolve(gpn.GPNConfig(), classes).synthetic_outliers == 0
 
 
 @pytest.mark.slow
@@ -188,8 +188,8 @@ def test_strangers_are_told_although_the_pool_holds_none() -> None:
     train = gpn.TrainConfig(steps=800, label_batch=64, pool_batch=64, weight_decay=0.3)
     config = gpn.GPNConfig(beta=0.1, n_axes=50, trunk=trunk, train=train)
 
-    def auc(made_up: float | None) -> float:
-        posterior = gpn.GPN(config.replace(made_up=made_up)).fit(task, rng=0)
+    def auc(synthetic_outliers: float | None) -> float:
+        posterior = gpn.GPN(config.replace(synthetic_ood=synthetic_outliers)).fit(task, rng=0)
         return gpn.metrics.ood_auc(*(posterior.variance(rows)[:, 0] for rows in (known, strange)))
 
     assert auc(None) > auc(0.0) + 0.03
@@ -197,12 +197,12 @@ def test_strangers_are_told_although_the_pool_holds_none() -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.0])
 def test_a_share_lies_between_none_and_all(share: float) -> None:
-    with pytest.raises(ValueError, match=r"made_up must lie in \[0, 1\), got"):
-        gpn.GPNConfig(made_up=share)
+    with pytest.raises(ValueError, match=r"synthetic_outliers must lie in \[0, 1\), got"):
+        gpn.GPNConfig(synthetic_ood=share)
 
 
 def test_strangers_are_made_up_for_independent_anchors_only() -> None:
     x = some(80, 12)
-    config = gpn.GPNConfig(made_up=0.2, anchor="conditioned")
+    config = gpn.GPNConfig(synthetic_ood=0.2, anchor="conditioned")
     with pytest.raises(ValueError, match=r"strangers can be made up for tables and images.*use ma"):
         config.resolved(gpn.Task(x, x[:, :1], pool=x))

@@ -1,4 +1,4 @@
-"""Where a step's rows come from."""
+"""Which rows a step sees: labels in turn, and pool rows drawn anew or by their weights."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,64 +14,66 @@ from gpn.methods.gpn.model.batch import Batch
 from gpn.training.batches import LabelBatches
 from gpn.training.state import Stream
 
-Pick = Callable[[torch.Generator], Int[Tensor, "m"]]
+PickRows = Callable[[torch.Generator], Int[Tensor, "m"]]
 
 
 @dataclass(frozen=True)
 class Batches:
-    """A function that gives the next batch, and all that moves on when it does."""
+    """A function that draws the next batch, and all streams that it advances."""
 
     next: Callable[[torch.Generator], Batch]
     streams: list[Stream]
 
 
-def fresh_batches(setting: FitContext) -> Batches:
+def fresh_batches(context: FitContext) -> Batches:
     """Labels in turn, and pool rows drawn anew."""
-    task, rows_of = setting.task, _labels(setting)
-    drawn = setting.pool.draws(setting.train.pool_batch, setting.seeds)
+    task, labels = context.task, _label_batches(context)
+    pool = task.required_pool("a GPN")
+    drawn = pool.draws(context.config.train.pool_batch, context.seeds)
 
     def next_batch(rng: torch.Generator) -> Batch:
-        rows = rows_of.next()
+        rows = labels.next()
         return _batch(task, rows, drawn.next(rng), None, rng)
 
-    return Batches(next_batch, [*rows_of.streams, *drawn.streams])
+    return Batches(next_batch, [*labels.streams, *drawn.streams])
 
 
 def stored_batches(
-    setting: FitContext, stored: Inputs, weights: Float[Tensor, "R"] | None = None
+    context: FitContext, stored: Inputs, weights: Float[Tensor, "R"] | None = None
 ) -> Batches:
-    """Labels in turn, and rows of `stored` with their numbers, for look-ups.
+    """Labels in turn, and rows of `stored` in proportion to their weights, with their numbers.
 
-    Rows come as often as they weigh. What is looked up belongs to the stored row, whatever
-    augmentation makes of it.
+    A row's number looks up its anchors, whatever augmentation makes of the row.
     """
-    task, rows_of, size = setting.task, _labels(setting), setting.train.pool_batch
-    pick = _any_of(len(stored), size) if weights is None else by_weight(weights, size)
+    task, labels = context.task, _label_batches(context)
+    size = context.config.train.pool_batch
+    pick = uniform_rows(len(stored), size) if weights is None else weighted_rows(weights, size)
 
     def next_batch(rng: torch.Generator) -> Batch:
-        rows, picked = rows_of.next(), pick(rng)
+        rows, picked = labels.next(), pick(rng)
         return _batch(task, rows, stored[picked], picked, rng)
 
-    return Batches(next_batch, rows_of.streams)
+    return Batches(next_batch, labels.streams)
 
 
-def _any_of(n: int, m: int) -> Pick:
+def uniform_rows(n: int, m: int) -> PickRows:
+    """`m` of `n` row numbers, all equally likely."""
     return lambda rng: torch.randint(n, (m,), generator=rng, device=rng.device)
 
 
-def by_weight(weights: Float[Tensor, "R"], m: int) -> Pick:
-    """`m` row numbers in proportion to the weights, one from each m-th part of their sum.
+def weighted_rows(weights: Float[Tensor, "R"], m: int) -> PickRows:
+    """`m` row numbers in proportion to the weights: stratified, one from each m-th of their sum.
 
     A mean over such rows, times w̄, has the expectation of (1/R) Σ_i w_i ℓ_i, and spends no row on
     what hardly counts.
     """
-    until = weights.double().cpu().cumsum(0)  # on a GPU sums may come out otherwise next time
-    until = (until / until[-1]).to(weights.device)
+    cumulated = weights.double().cpu().cumsum(0)  # on a GPU sums may round differently each time
+    cumulated = (cumulated / cumulated[-1]).to(weights.device)
 
     def pick(rng: torch.Generator) -> Int[Tensor, "m"]:
-        where = torch.rand(m, generator=rng, device=rng.device, dtype=until.dtype)
-        where = (where + torch.arange(m, device=rng.device)) / m
-        return torch.searchsorted(until, where, right=True).clamp_max(len(until) - 1)
+        unit = torch.rand(m, generator=rng, device=rng.device, dtype=cumulated.dtype)
+        strata = (unit + torch.arange(m, device=rng.device)) / m
+        return torch.searchsorted(cumulated, strata, right=True).clamp_max(len(cumulated) - 1)
 
     return pick
 
@@ -84,9 +86,9 @@ def _batch(
     return Batch(x_obs, task.y_obs[rows], rows, x_pool, pool_rows)
 
 
-def _labels(setting: FitContext) -> LabelBatches:
+def _label_batches(context: FitContext) -> LabelBatches:
     """Batches of labels; joint anchors need all of them every time."""
-    n_labels = len(setting.task.x_obs)
-    joint = setting.config.anchor == "joint"
-    size = n_labels if joint else setting.train.label_batch
-    return LabelBatches(n_labels, size, as_generator(setting.seeds, setting.device))
+    n_labels = len(context.task.x_obs)
+    joint = context.config.anchor == "joint"
+    size = n_labels if joint else context.config.train.label_batch
+    return LabelBatches(n_labels, size, as_generator(context.seeds, context.device))

@@ -1,6 +1,6 @@
-"""Several fits as one tensor axis: seeds and settings of a small network side by side.
+"""Several fits as one tensor axis: seeds and settings of a small network trained together.
 
-A step of a small network leaves a GPU idle while the next is asked for; many as one step share
+A step of a small network leaves a GPU idle while the next is launched; many as one step share
 that. Every member has its own rows, weights, axes and β; its loss is a term of the sum, so that its
 gradient and Adam's step are those of a fit of its own.
 """
@@ -11,25 +11,24 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk
+from gpn.core.networks.trunks import ModuleTrunk
 from gpn.core.pools.prefetch import ended
-from gpn.core.priors.prior import MLPPrior
 from gpn.core.task import Task
 from gpn.core.types import as_generator
 from gpn.core.warnings import warn_of
 from gpn.methods.gpn.config import GPNConfig
-from gpn.methods.gpn.fit_report import KINDS
-from gpn.methods.gpn.fitting.build import TrainingProblem, build_problem
-from gpn.methods.gpn.fitting.context import FitContext
-from gpn.methods.gpn.fitting.fit import check_size
+from gpn.methods.gpn.defaults import resolve
+from gpn.methods.gpn.fit_report import WARNINGS
+from gpn.methods.gpn.fitting.build import build
+from gpn.methods.gpn.fitting.context import FitContext, check_size
+from gpn.methods.gpn.fitting.problem import TrainingProblem
 from gpn.methods.gpn.model.batch import Batch
 from gpn.methods.gpn.model.objectives import Objective
-from gpn.methods.gpn.pool.stored import sampled
-from gpn.methods.gpn.posterior import GPNPosterior, make_posterior
-from gpn.training.config import TrainConfig
+from gpn.methods.gpn.pool.stored import with_pool_in_memory
+from gpn.methods.gpn.posterior import GPNPosterior
 from gpn.training.cuda_graphs import Rows, TrainStep
-from gpn.training.loop import Report, train
-from gpn.training.progress import progress_bar
+from gpn.training.loop import train
+from gpn.training.progress import OnProgress, progress_bar
 from gpn.training.state import History, Terms
 from gpn.training.torch_state import seeded_global_rng
 
@@ -52,62 +51,60 @@ def fit_many(
     numbers than in a fit of its own, and a fit's history is the mean over all. A member that
     diverges ends all of them, and so does Ctrl-C.
     """
-    _check_counts(configs, tasks, seeds)
-    with progress_bar(f"{len(tasks)} GPNs", show=progress) as report:
-        settings = [
-            _setting(config, task, seed, report)
-            for config, task, seed in zip(configs, tasks, seeds, strict=True)
-        ]
-        _check_alike(settings)
-        members = [build_problem(setting) for setting in settings]
-        history = _trained(members, settings, report)
-    for setting in settings:
-        setting.story["history"] = history
-    posteriors = [
-        make_posterior(part.objective.generator, own.task.signature, own.config, own.story)
-        for part, own in zip(members, settings, strict=True)
-    ]
+    counts = len(configs), len(tasks), len(seeds)
+    if len(set(counts)) > 1 or counts[0] == 0:
+        raise ValueError(
+            "configs, tasks and seeds must be equally many and at least one, got "
+            f"{counts[0]}, {counts[1]} and {counts[2]}."
+        )
+    with progress_bar(f"{len(tasks)} GPNs", show=progress) as on_progress:
+        members = zip(configs, tasks, seeds, strict=True)
+        contexts = [_context(*member) for member in members]
+        _check_compatible(contexts)
+        problems = [build(context) for context in contexts]
+        history = _train(problems, on_progress)
+    posteriors = [problem.posterior(history) for problem in problems]
     for posterior in posteriors:
-        warn_of(posterior.checks, KINDS, stacklevel=2)
+        warn_of(posterior.checks, WARNINGS, stacklevel=2)
     return posteriors
 
 
-def _trained(
-    members: Sequence[TrainingProblem], settings: Sequence[FitContext], report: Report
-) -> History:
-    """Train all, hand back what was learnt, and tell the mean of their losses."""
-    together, first = StackedObjectives([part.objective for part in members]), settings[0]
-    rngs = [as_generator(setting.seeds, setting.device) for setting in settings]
-    graph_safe = all(part.graph_safe for part in members)
-    feed = TrainStep(lambda: _stacked_rows(members, rngs), together.terms, graph_safe=graph_safe)
-    streams = [stream for part in members for stream in part.batches.streams]
+def _train(problems: Sequence[TrainingProblem], on_progress: OnProgress) -> History:
+    """Train all, hand back what was learnt, and return the mean of their losses."""
+    first = problems[0].context
+    stacked = StackedObjectives([problem.objective for problem in problems])
+    rngs = [as_generator(p.context.seeds, p.context.device) for p in problems]
+    graph_safe = all(problem.graph_safe for problem in problems)
+    step = TrainStep(lambda: _stacked_rows(problems, rngs), stacked.terms, graph_safe=graph_safe)
+    streams = [stream for problem in problems for stream in problem.batches.streams]
     with seeded_global_rng(first.seeds), ended(streams):
-        history = train(together, feed, first.train, report).require_finished()
-    together.hand_back()
+        history = train(stacked, step, first.config.train, on_progress).require_finished()
+    stacked.hand_back()
     for check in history.checks:
-        means = {name: value / len(members) for name, value in check.items() if name != "step"}
+        means = {name: value / len(problems) for name, value in check.items() if name != "step"}
         check.update(means)
     return history
 
 
 class StackedObjectives(nn.Module):
-    """The parameters and tables of many objectives, one behind the other along a new first axis.
+    """The parameters and tables of many objectives, stacked along a new first axis.
 
-    Tables of different lengths are filled up with zeros, which no row number reaches.
+    Tables of different lengths are padded with zeros, which no row number reaches.
     """
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
         super().__init__()
         _check_shapes(objectives)
         self.objectives = list(objectives)
-        self.template = (_Terms(self.objectives[0]),)  # a tuple: no module of this one
-        own = [dict(objective.named_parameters()) for objective in self.objectives]
-        self.names = list(own[0])
+        self.template = (_Terms(self.objectives[0]),)  # in a tuple it is no submodule
+        parameters = [dict(objective.named_parameters()) for objective in self.objectives]
+        self.names = list(parameters[0])
         self.stacked = nn.ParameterList(
-            nn.Parameter(torch.stack([each[name].detach() for each in own])) for name in self.names
+            nn.Parameter(torch.stack([each[name].detach() for each in parameters]))
+            for name in self.names
         )
         tables = [dict(objective.named_buffers()) for objective in self.objectives]
-        self.tables = {name: _filled([each[name] for each in tables]) for name in tables[0]}
+        self.tables = {name: _padded([each[name] for each in tables]) for name in tables[0]}
 
     def terms(self, *rows: Tensor) -> Terms:
         """Each term of the loss, summed over the members."""
@@ -140,59 +137,50 @@ class _Terms(nn.Module):
         return self.objective.terms(Batch(*tensors), self.unused)
 
 
-def _setting(config: GPNConfig, task: Task, seed: int, report: Report) -> FitContext:
-    """As `GPN.fit` begins."""
+def _context(config: GPNConfig, task: Task, seed: int) -> FitContext:
+    """As `GPN.fit` begins, without what a single fit has for itself."""
     check_size(task)
-    resolved, seeds = config.resolved(task), as_generator(seed)
-    if resolved.anchor != "independent" or resolved.beta is None or resolved.target_noise:
+    resolved = resolve(config, task)
+    if resolved.anchor != "independent" or not resolved.beta or resolved.target_noise:
         raise IncompatibleFits(
-            "fits side by side need independent anchors with β given and no target noise, got "
-            f"anchor={resolved.anchor!r}, beta={resolved.beta} and "
+            "fits as one axis need independent anchors with β given and no target noise, got "
+            f"anchor={resolved.anchor!r}, beta={config.beta} and "
             f"target_noise={resolved.target_noise}; try GPNConfig(anchor='independent', beta=0.3)."
         )
     if isinstance(resolved.trunk, ModuleTrunk):
         raise IncompatibleFits(
-            "fits side by side need our own trunks, got a module; fit them one by one."
+            "fits as one axis need our own trunks, got a module; fit them one by one."
         )
-    if task.is_classification or resolved.codes != "spectral" or resolved.generator != "affine":
+    if task.is_classification or not resolved.is_affine_spectral:
         raise IncompatibleFits(
-            "fits side by side are for targets with spectral codes and an affine generator, got "
+            "fits as one axis are for targets with spectral codes and an affine generator, got "
             f"{'classes' if task.is_classification else 'targets'} with codes={resolved.codes!r} "
             f"and generator={resolved.generator!r}; fit them one by one."
         )
-    how = resolved.train or TrainConfig()
-    moved = task.to(how.pick_device(), how.pick_dtype(task.x_obs))
-    moved = sampled(resolved, moved, seeds)
-    parts_of = resolved.prior or MLPPrior(), resolved.trunk or MLPTrunk(), how
-    return FitContext(resolved, *parts_of, moved, moved.required_pool("a GPN"), seeds, report)
+    seeds = as_generator(seed)
+    moved = task.to(resolved.train.pick_device(), resolved.train.pick_dtype(task.x_obs))
+    return FitContext(resolved, with_pool_in_memory(resolved, moved, seeds), seeds)
 
 
-def _check_counts(*parts: Sequence[object]) -> None:
-    counts = [len(part) for part in parts]
-    if len(set(counts)) > 1 or counts[0] == 0:
-        raise ValueError(
-            "configs, tasks and seeds must be equally many and at least one, got "
-            f"{counts[0]}, {counts[1]} and {counts[2]}."
-        )
-
-
-def _check_alike(settings: Sequence[FitContext]) -> None:
+def _check_compatible(contexts: Sequence[FitContext]) -> None:
     """What one template does for all must be the same for all."""
-    known = [
+    facts = [
         {
-            "train": setting.train,
-            "trunk": setting.trunk,
-            "pool_weights": setting.config.pool_weights,
-            "task": setting.task.signature,
-            "number of labels in a batch": min(setting.train.label_batch, len(setting.task.x_obs)),
+            "train": context.config.train,
+            "trunk": context.config.trunk,
+            "pool_weights": context.config.pool_weights,
+            "task": context.task.signature,
+            "number of labels in a batch": min(
+                context.config.train.label_batch, len(context.task.x_obs)
+            ),
         }
-        for setting in settings
+        for context in contexts
     ]
-    for name, first in known[0].items():
-        for other in known[1:]:
+    for name, first in facts[0].items():
+        for other in facts[1:]:
             if other[name] != first:
                 raise IncompatibleFits(
-                    f"fits side by side need the same {name}, got {first} and {other[name]}; "
+                    f"fits as one axis need the same {name}, got {first} and {other[name]}; "
                     "fit them one by one."
                 )
 
@@ -202,22 +190,19 @@ def _check_shapes(objectives: Sequence[Objective]) -> None:
     shapes = {tuple(tuple(p.shape) for p in objective.parameters()) for objective in objectives}
     if len(shapes) > 1:
         raise IncompatibleFits(
-            f"fits side by side need networks of one shape, got {len(shapes)} kinds of them: the "
+            f"fits as one axis need networks of one shape, got {len(shapes)} kinds of them: the "
             "prior has as many axes as it needs; give n_axes, or fit them one by one."
         )
 
 
-def _filled(tables: Sequence[Tensor]) -> Tensor:
+def _padded(tables: Sequence[Tensor]) -> Tensor:
     """All tables as one, short ones with zeros behind their last row."""
     if tables[0].ndim == 0:
         return torch.stack(list(tables))
-    longest = max(len(table) for table in tables)
-    rest = [table.new_zeros(longest - len(table), *table.shape[1:]) for table in tables]
-    pairs = zip(tables, rest, strict=True)
-    return torch.stack([torch.cat([table, zeros]) for table, zeros in pairs])
+    return torch.nn.utils.rnn.pad_sequence(list(tables), batch_first=True)
 
 
-def _stacked_rows(members: Sequence[TrainingProblem], rngs: Sequence[torch.Generator]) -> Rows:
+def _stacked_rows(problems: Sequence[TrainingProblem], rngs: Sequence[torch.Generator]) -> Rows:
     """The next batch of every member."""
-    batches = (part.batches.next(rng).tensors for part, rng in zip(members, rngs, strict=True))
+    batches = (p.batches.next(rng).tensors for p, rng in zip(problems, rngs, strict=True))
     return tuple(torch.stack(tensors) for tensors in zip(*batches, strict=True))

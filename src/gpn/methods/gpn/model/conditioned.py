@@ -20,22 +20,24 @@ from gpn.core.losses import squared_error
 from gpn.core.priors.cholesky import jittered_cholesky, warn_of_jitter
 from gpn.core.priors.spectral import stretched
 from gpn.methods.gpn.model.batch import Batch
-from gpn.methods.gpn.model.generator import AffineGenerator
+from gpn.methods.gpn.model.generator import AffineGenerator, Columns
 from gpn.methods.gpn.model.objectives import Objective
-from gpn.training.state import Terms
 
 PRECISION = "the precision of the features' weights given the labels"
 
 
 @dataclass(frozen=True)
 class FeaturePosterior:
-    """The posterior in feature space: mean weights, code axes, the Cholesky factor of S⁻¹, and the
-    share of the pool's variance that the axes keep; `added_jitter` is what that factor took."""
+    """The posterior in feature space: mean weights, code axes, the Cholesky factor of S⁻¹.
+
+    `explained_variance`: the share of the pool's variance that the axes hold. `added_jitter`: what
+    the factor needed on its diagonal.
+    """
 
     mean: Float[Tensor, "F o"]
     axes: Float[Tensor, "F q"]
     cholesky: Float[Tensor, "F F"]
-    kept: float
+    explained_variance: float
     added_jitter: float = 0.0
 
     def targets(
@@ -43,8 +45,8 @@ class FeaturePosterior:
     ) -> tuple[Float[Tensor, "R o"], Float[Tensor, "R q"]]:
         """Mean and axes at each row; the axes are stretched to the full marginal variance.
 
-        What the axes left out is most where the posterior is narrow; a factor per row,
-        (ψᵀ S ψ / ‖ψ·axes‖²)^{1/2}, gives it back without a longer code.
+        The axes leave out most where the posterior is narrow; a factor per row,
+        (ψᵀ S ψ / ‖ψ·axes‖²)^{1/2}, restores it without a longer code.
         """
         wide = psi.double()
         return wide @ self.mean, stretched(wide @ self.axes, self.variance(wide))
@@ -74,8 +76,8 @@ def condition(
     values, vectors = torch.linalg.eigh(spread @ spread.T)
     leading = vectors.flip(1)[:, :n_axes]
     axes = torch.linalg.solve_triangular(factor.T, leading, upper=True)
-    kept = values.flip(0)[:n_axes].sum() / values.sum()
-    return FeaturePosterior(mean, axes, factor, float(kept), share)
+    explained = values.flip(0)[:n_axes].sum() / values.sum()
+    return FeaturePosterior(mean, axes, factor, float(explained), share)
 
 
 class DistillationObjective(Objective):
@@ -84,6 +86,8 @@ class DistillationObjective(Objective):
     The tables hold the labels' rows first, then the stored pool rows.
     """
 
+    graph_safe = True
+    beta = 1.0
     table_mean: Tensor
     table_axes: Tensor
 
@@ -100,14 +104,18 @@ class DistillationObjective(Objective):
         self.register_buffer("table_mean", mean, persistent=False)
         self.register_buffer("table_axes", axes, persistent=False)
 
-    @property
-    def graph_safe(self) -> bool:
-        return True
+    def expectation(self, values: Tensor) -> Float[Tensor, ""]:
+        return values.sum()
 
-    def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
+    def generate(self, batch: Batch, rng: torch.Generator) -> Columns:
+        return self.generator.columns(batch.x)
+
+    def data(self, generated: Columns, batch: Batch, rng: torch.Generator) -> None:
+        """The labels are in the functions that are followed."""
+
+    def gap(self, generated: Columns, batch: Batch) -> Float[Tensor, "k"]:
         assert batch.pool_rows is not None
-        columns = self.generator.columns(batch.x)
         rows = torch.cat([batch.rows, self.n_labels + batch.pool_rows])
         mean, axes = self.table_mean[rows], self.table_axes[rows]
-        slopes = axes.T[:, :, None].expand(-1, -1, mean.shape[1])
-        return {"anchor": squared_error(columns, torch.cat([mean[None], slopes])).sum()}
+        loadings = axes.T[:, :, None].expand(-1, -1, mean.shape[1])
+        return squared_error(generated, torch.cat([mean[None], loadings]))

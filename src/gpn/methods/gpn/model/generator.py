@@ -1,6 +1,7 @@
 """The generator g(x, z): for each code z, one function."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from itertools import islice
 
 import torch
@@ -14,14 +15,24 @@ from gpn.core.types import Codes, Functions, Inputs, Outputs
 
 Columns = Float[Tensor, "c n o"]
 
-CALLS = 10**9
+Network = Callable[[Tensor], Tensor]
+GPU_CALL_PRODUCTS = 10**9  # what a GPU multiplies in the time of the additional calls
+
+
+def all_rows(network: Network, x: Inputs) -> Tensor:
+    """`network(x)`, in this process."""
+    return network(x)
 
 
 class Generator(nn.Module, ABC):
-    """g(x, z) on top of a trunk's features of x."""
+    """g(x, z) on top of a trunk's features of x.
+
+    `row_gather(network, x)` is `network(x)`; a group of processes may share out the rows.
+    """
 
     code_dim: int
     features: nn.Module
+    row_gather: Callable[[Network, Tensor], Tensor] = staticmethod(all_rows)
 
     @abstractmethod
     def forward(self, x: Inputs, codes: Codes) -> Functions:
@@ -55,14 +66,18 @@ class ConcatGenerator(Generator):
         self.tail = fresh(lambda: _tail(trunk, n_outputs), rng)
 
     def forward(self, x: Inputs, codes: Codes) -> Functions:
-        from_x, from_codes = self._joined(x, codes)
-        return self.tail(from_x[None, :, :] + from_codes[:, None, :])
+        def network(rows: Inputs) -> Functions:
+            from_x, from_codes = self._joined(rows, codes)
+            return self.tail(from_x[None, :, :] + from_codes[:, None, :])
+
+        return self.row_gather(network, x)
 
     def paired(self, x: Inputs, codes: Float[Tensor, "n q"]) -> Outputs:
         from_x, from_codes = self._joined(x, codes)
         return self.tail(from_x + from_codes)
 
     def _joined(self, x: Inputs, codes: Codes) -> tuple[Tensor, Tensor]:
+        """W_x φ(x) + bias, and W_z z."""
         sizes = [self.join.in_features - self.code_dim, self.code_dim]
         weight_x, weight_codes = self.join.weight.split(sizes, dim=1)
         return self.features(x) @ weight_x.T + self.join.bias, codes @ weight_codes.T
@@ -109,7 +124,7 @@ class AffineGenerator(Generator):
 
     def columns(self, x: Inputs) -> Columns:
         """b(x) and then A(x), column by column, from one pass through the trunk."""
-        flat = self.tail(self.features(x))
+        flat = self.row_gather(lambda rows: self.tail(self.features(rows)), x)
         return flat.reshape(len(x), self.n_outputs, self.n_columns).permute(2, 0, 1)
 
     def moments(self, x: Inputs) -> tuple[Outputs, Outputs]:
@@ -118,8 +133,8 @@ class AffineGenerator(Generator):
         Two products in place of one, so that the columns of A lie in memory as they are summed.
         """
         hidden = self._hidden(x)
-        mean, slopes = (functional.linear(hidden, *part) for part in self._last_parts())
-        norms = torch.linalg.vector_norm(slopes.unflatten(1, (self.n_outputs, -1)), dim=2)
+        mean, loadings = (functional.linear(hidden, *part) for part in self._last_parts())
+        norms = torch.linalg.vector_norm(loadings.unflatten(1, (self.n_outputs, -1)), dim=2)
         return mean, norms.square()
 
     def _last_parts(self) -> list[tuple[Tensor, Tensor]]:
@@ -157,14 +172,15 @@ class AffineGenerator(Generator):
     def _heads_cost_less(self, n: int, s: int, device: torch.device) -> bool:
         """Products per output: s heads, then n s values, or n rows of columns, then n s values.
 
-        Heads take more calls, in whose time a GPU would have multiplied a lot. Training keeps to
-        columns, which several processes put together.
+        Heads take more calls, in whose time a GPU multiplies a lot. Training uses columns, which
+        several processes share out.
         """
         if self.training:
             return False
         width, q = self._last.in_features, self.n_columns - 1
         heads, columns = s * q * width + n * s * width, n * (1 + q) * width + n * s * q
-        return (columns - heads) * self.n_outputs > (CALLS if device.type == "cuda" else 0)
+        more_calls = GPU_CALL_PRODUCTS if device.type == "cuda" else 0
+        return (columns - heads) * self.n_outputs > more_calls
 
     def paired(self, x: Inputs, codes: Float[Tensor, "n q"]) -> Outputs:
         columns = self.columns(x)
@@ -175,6 +191,5 @@ class AffineGenerator(Generator):
 
 def _tail(trunk: Trunk, n_outputs: int) -> list[nn.Module]:
     """What follows the first hidden layer."""
-    sizes = (*trunk.widths, n_outputs)
-    how = trunk.activation, trunk.dropout
-    return [*activated(*how), *mlp(sizes, *how)]
+    hidden = trunk.activation, trunk.dropout
+    return [*activated(*hidden), *mlp((*trunk.widths, n_outputs), *hidden)]

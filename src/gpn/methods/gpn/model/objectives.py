@@ -1,10 +1,13 @@
-"""The objective of one step: data term + anchor term (+ code term) on one batch.
+"""The loss of one step, as in the paper:
+
+    E_z [ data(g(x_obs, z), y_obs + η(z)) + β gap(g(·, z) − f(·; z)) ] + KL(N(z̄, s_z) ‖ N(0, I))
 
 `MonteCarlo` averages over drawn codes and takes any generator; `ClosedForm` takes the expectation
 over z exactly, for an affine generator with spectral anchors (cross-entropy still needs draws).
 """
 
 from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -15,93 +18,147 @@ from gpn.core.types import Functions
 from gpn.methods.gpn.model.anchor_terms import AnchorTerm
 from gpn.methods.gpn.model.anchors import Anchors, SpectralAnchors
 from gpn.methods.gpn.model.batch import Batch
+from gpn.methods.gpn.model.codes import CodeMoments
 from gpn.methods.gpn.model.generator import AffineGenerator, Columns, Generator
 from gpn.training.state import Terms
 
 
 class Objective(nn.Module, ABC):
-    """A generator with its anchors: what the loop trains."""
+    """A generator with its anchors: what the loop trains.
+
+    `expectation` turns one number per function (or per column of an affine generator) into E_z.
+    """
 
     generator: Generator
-
-    @property
-    def added_jitter(self) -> float:
-        """What covariances needed on their diagonals, as a share of their mean."""
-        return 0.0
-
-    @property
-    @abstractmethod
-    def graph_safe(self) -> bool:
-        """Whether `terms` leaves the host alone, so that a GPU can repeat it (`core/replay.py`)."""
+    graph_safe: bool
+    added_jitter = 0.0
 
     @property
     def undecayed(self) -> list[nn.Module]:
-        """What weight decay leaves alone: learnt codes, where there are some."""
+        """Modules without weight decay: learnt codes, where there are some."""
         return [module for module in self.modules() if isinstance(module, Anchors)]
 
-    @abstractmethod
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
-        """The weighted terms of the loss; their sum is minimised."""
+        """The terms of the loss, whose sum is minimised; an objective may lack some."""
+        generated = self.generate(batch, rng)
+        terms = {
+            "data": self.data(generated, batch, rng),
+            "anchor": self.expectation(self.beta * self.gap(generated, batch)),
+            "codes": self.code_kl(),
+        }
+        return {name: term for name, term in terms.items() if term is not None}
+
+    @property
+    @abstractmethod
+    def beta(self) -> Tensor | float:
+        """The weight of the anchor term."""
+
+    @abstractmethod
+    def expectation(self, values: Tensor) -> Float[Tensor, ""]:
+        """E_z of a quadratic, from one number per function or column."""
+
+    @abstractmethod
+    def generate(self, batch: Batch, rng: torch.Generator) -> Any:
+        """The generator's values at the batch."""
+
+    @abstractmethod
+    def data(self, generated: Any, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""] | None:
+        """E_z data(g(x_obs, z), y_obs + η(z))."""
+
+    @abstractmethod
+    def gap(self, generated: Any, batch: Batch) -> Float[Tensor, "k"]:
+        """gap(g(·, z) − f(·; z)) of every function or column."""
+
+    def code_kl(self) -> Float[Tensor, ""] | None:
+        """KL(N(z̄, s_z) ‖ N(0, I)) of learnt codes."""
+        return None
+
+    def code_moments(self) -> CodeMoments | None:
+        """Mean, spread and rank of learnt codes."""
+        return None
 
 
 class Anchored(Objective):
-    """An objective whose anchor term is a relation between rows; that decides how it can run."""
+    """An objective whose gap is an `AnchorTerm`, which decides β and whether it can be a graph."""
 
-    relation: AnchorTerm
-
-    @property
-    def added_jitter(self) -> float:
-        return self.relation.added_jitter
+    anchor_term: AnchorTerm
 
     @property
-    def graph_safe(self) -> bool:
-        return self.relation.graph_safe
+    def beta(self) -> Tensor | float:
+        return self.anchor_term.beta
+
+    @property
+    def added_jitter(self) -> float:  # type: ignore[override]
+        return self.anchor_term.added_jitter
+
+    @property
+    def graph_safe(self) -> bool:  # type: ignore[override]
+        return self.anchor_term.graph_safe
+
+
+class Drawn(NamedTuple):
+    """Functions at drawn codes, their anchors at the compared rows, and their label noise."""
+
+    outputs: Functions
+    anchors: Functions
+    noise: Float[Tensor, "#k n o"]
 
 
 class MonteCarlo(Anchored):
-    """mean_j [ data(g(x_obs, z_j), y + η_j) + gap(g(·, z_j) − f_j) ] + L_reg(z).
+    """The mean over drawn codes z_j.
 
     `one_per_row`: each row draws one of the anchors, an unbiased estimate at one network's cost.
     """
 
     def __init__(
-        self, generator: Generator, anchors: Anchors, relation: AnchorTerm, *, one_per_row: bool
+        self, generator: Generator, anchors: Anchors, anchor_term: AnchorTerm, *, one_per_row: bool
     ) -> None:
         super().__init__()
         self.generator = generator
         self.anchors = anchors
-        self.relation = relation
-        self.pair = self._one_per_row if one_per_row else self._every_row
+        self.anchor_term = anchor_term
+        self.one_per_row = one_per_row
 
-    def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
-        outputs, anchors, noise = self.pair(batch, rng)
-        fitted = outputs[:, : batch.n_labels]
-        compared = self.relation.part(outputs.movedim(1, 0), batch.n_labels).movedim(0, 1)
-        return {
-            "data": data_loss(fitted, batch.y_obs, noise).mean(),
-            "anchor": self.relation(compared, anchors, batch).mean(),
-            "codes": self.anchors.code_penalty(),
-        }
+    def generate(self, batch: Batch, rng: torch.Generator) -> Drawn:
+        return (self._one_per_row if self.one_per_row else self._every_row)(batch, rng)
 
-    def _every_row(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    def expectation(self, values: Tensor) -> Float[Tensor, ""]:
+        return values.mean()
+
+    def data(self, generated: Drawn, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
+        fitted = generated.outputs[:, : batch.n_labels]
+        return data_loss(fitted, batch.y_obs, generated.noise).mean()
+
+    def gap(self, generated: Drawn, batch: Batch) -> Float[Tensor, "k"]:
+        by_row = generated.outputs.movedim(1, 0)
+        compared = self.anchor_term.select(by_row, batch.n_labels).movedim(0, 1)
+        return self.anchor_term(compared, generated.anchors, batch)
+
+    def code_kl(self) -> Float[Tensor, ""] | None:
+        return self.anchors.code_penalty()
+
+    def code_moments(self) -> CodeMoments | None:
+        return self.anchors.code_moments()
+
+    def _every_row(self, batch: Batch, rng: torch.Generator) -> Drawn:
         codes = self.anchors.draw(rng)
-        if self.relation.pool_only:
+        if self.anchor_term.pool_only:
             anchors = self.anchors.pool_values(batch, codes)
         else:
             anchors = self.anchors.values(batch.x, codes)
-        return self.generator(batch.x, codes), anchors, self.anchors.noise(batch.rows, codes)
+        return Drawn(self.generator(batch.x, codes), anchors, self.anchors.noise(batch.rows, codes))
 
-    def _one_per_row(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    def _one_per_row(self, batch: Batch, rng: torch.Generator) -> Drawn:
         codes, n = self.anchors.draw(rng), batch.n_labels
         picked = torch.randint(len(codes), (len(batch.x),), generator=rng, device=rng.device)
         outputs = self.generator.paired(batch.x, codes[picked])
         anchors = self.anchors.pool_values(batch, codes)
         noise = self.anchors.noise(batch.rows, codes).expand(len(codes), -1, -1)
-        return outputs[None], _own(anchors, picked[n:]), _own(noise, picked[:n])
+        return Drawn(outputs[None], _paired(anchors, picked[n:]), _paired(noise, picked[:n]))
 
 
 class ClosedForm(Anchored):
-    """E_z of the whole loss for g = b + A z: sums over the 1 + q columns [b, A].
+    """The expectation for g = b + A z, by sums over the 1 + q columns [b, A].
 
         E_z ‖(y + T z) − (b + A z)‖² = ‖y − b‖² + ‖T − A‖²_F
 
@@ -115,33 +172,33 @@ class ClosedForm(Anchored):
         self,
         generator: AffineGenerator,
         anchors: SpectralAnchors,
-        relation: AnchorTerm,
+        anchor_term: AnchorTerm,
         psi_obs: Float[Tensor, "N r"],
         psi_pool: Float[Tensor, "R r"],
     ) -> None:
         super().__init__()
         self.generator: AffineGenerator = generator
         self.anchors = anchors
-        self.relation = relation
+        self.anchor_term = anchor_term
         self.register_buffer("psi_obs", psi_obs, persistent=False)
         self.register_buffer("psi_pool", psi_pool, persistent=False)
 
-    def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
-        columns = self.generator.columns(batch.x)
-        by_row = columns.movedim(1, 0)
-        compared = self.relation.part(by_row, batch.n_labels).movedim(0, 1)
-        psi = torch.cat([self.psi_obs[batch.rows], self.psi_pool[batch.pool_rows]])
-        targets = self.anchors.columns(self.relation.part(psi, batch.n_labels), self.generator)
-        return {
-            "data": self.data(columns[:, : batch.n_labels], batch, rng),
-            "anchor": self.relation(compared, targets, batch).sum(),
-        }
+    def expectation(self, values: Tensor) -> Float[Tensor, ""]:
+        return values.sum()
 
-    def data(self, columns: Columns, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
-        """The squared error's exact expectation."""
-        targets = self.anchors.noise_columns(batch.rows, self.generator)
-        targets = torch.cat([batch.y_obs[None], targets[1:]])
-        return squared_error(columns, targets).sum()
+    def generate(self, batch: Batch, rng: torch.Generator) -> Columns:
+        return self.generator.columns(batch.x)
+
+    def data(self, generated: Columns, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
+        noise = self.anchors.noise_columns(batch.rows)
+        targets = torch.cat([batch.y_obs[None], noise[1:]])
+        return squared_error(generated[:, : batch.n_labels], targets).sum()
+
+    def gap(self, generated: Columns, batch: Batch) -> Float[Tensor, "k"]:
+        select, n = self.anchor_term.select, batch.n_labels
+        compared = select(generated.movedim(1, 0), n).movedim(0, 1)
+        psi = torch.cat([self.psi_obs[batch.rows], self.psi_pool[batch.pool_rows]])
+        return self.anchor_term(compared, self.anchors.columns(select(psi, n)), batch)
 
 
 class ClosedFormClasses(ClosedForm):
@@ -154,25 +211,35 @@ class ClosedFormClasses(ClosedForm):
 
     spread: Tensor
 
-    def __init__(self, *parts: object, n_labels: int, target_noise: bool) -> None:
-        super().__init__(*parts)  # type: ignore[arg-type]
+    def __init__(
+        self,
+        generator: AffineGenerator,
+        anchors: SpectralAnchors,
+        anchor_term: AnchorTerm,
+        psi_obs: Float[Tensor, "N r"],
+        psi_pool: Float[Tensor, "R r"],
+        *,
+        target_noise: bool,
+    ) -> None:
+        super().__init__(generator, anchors, anchor_term, psi_obs, psi_pool)
         self.target_noise = target_noise
-        o = self.generator.n_outputs
+        o = generator.n_outputs
         uniform = torch.eye(o) / o - torch.full((o, o), o**-2.0)
-        spread = uniform.expand(n_labels if target_noise else 0, o, o)
-        self.register_buffer("spread", spread.to(self.psi_obs).clone())
+        spread = uniform.expand(len(psi_obs) if target_noise else 0, o, o)
+        self.register_buffer("spread", spread.to(psi_obs).clone())
 
     @property
-    def graph_safe(self) -> bool:
-        return super().graph_safe and not self.target_noise  # whose roots are eigenvectors
+    def graph_safe(self) -> bool:  # type: ignore[override]
+        return super().graph_safe and not self.target_noise  # which takes eigenvectors
 
-    def data(self, columns: Columns, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
+    def data(self, generated: Columns, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
+        columns = generated[:, : batch.n_labels]
         logits = self.generator.combine(columns, self.anchors.draw(rng))
         loss = cross_entropy(logits, batch.y_obs).mean()
         if not self.target_noise:
             return loss
         roots = self._noise_roots(logits.detach(), batch.rows)
-        noise = self.anchors.noise_columns(batch.rows, self.generator, roots)
+        noise = self.anchors.noise_columns(batch.rows, roots)
         return loss - (noise * columns).sum((0, 2)).mean()
 
     @torch.no_grad()
@@ -186,6 +253,6 @@ class ClosedFormClasses(ClosedForm):
             return (vectors * values.clamp_min(0.0).sqrt()[:, None, :]) @ vectors.mT
 
 
-def _own(functions: Functions, picked: Int[Tensor, "n"]) -> Float[Tensor, "1 n o"]:
+def _paired(functions: Functions, picked: Int[Tensor, "n"]) -> Float[Tensor, "1 n o"]:
     """Row i of function picked_i."""
     return functions[picked, torch.arange(len(picked), device=picked.device)][None]

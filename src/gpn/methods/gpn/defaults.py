@@ -1,0 +1,255 @@
+"""What a GPN chooses where its configuration leaves something open: a table of regimes.
+
+Each row of the table says which measurement chose it; files are under `experiments/results`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gpn.core.networks.trunks import ConvTrunk, MLPTrunk, Trunk
+from gpn.core.priors.prior import MLPPrior, PriorSpec
+from gpn.core.task import Task
+from gpn.methods.gpn.config import GPNConfig, ResolvedConfig
+from gpn.training.config import TrainConfig
+
+MAX_FEW_INPUTS = 10
+MAX_JOINT_LABELS, MAX_JOINT_CLASS_LABELS = 64, 300
+# Of targets with more inputs, conditioned anchors come closer to the posterior (fidelity/reach).
+MAX_JOINT_TARGET_INPUTS = 2
+# Joint anchors of classes tie all logits: a code axis for each, which is slow for many classes.
+MAX_WIDE_JOINT_CLASSES, MAX_JOINT_CLASSES = 4, 20
+# Of wide tables with more labels, independent anchors predict and detect better.
+MAX_WIDE_CONDITIONED_LABELS = 1000
+LABEL_BATCH, EPOCHS = 256, 40
+
+PAPER_PRIOR = MLPPrior()
+TRUNKS: dict[str, Trunk] = {
+    "one": MLPTrunk(widths=(128, 128), fourier=64),
+    "few": MLPTrunk(widths=(256, 256), fourier=128),
+    "many": MLPTrunk(widths=(512, 512, 512, 512), activation="relu"),
+    "image": ConvTrunk(),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regime:
+    """Defaults for one kind of task, and the measurement that chose them.
+
+    goal
+        "joint" and "conditioned" follow the posterior, by anchors of that name; "detect" has
+        independent anchors with spectral codes, "paper" independent anchors with learnt codes.
+    labels, inputs, weights
+        "targets" or "classes"; "one", "few" (up to 10), "many" or "image"; weights of pool rows,
+        "mixture" or "equal". None matches any.
+    trunk
+        None is the usual one for so many inputs (`TRUNKS`).
+    """
+
+    goal: str
+    measured: str
+    train: dict[str, Any]
+    labels: str | None = None
+    inputs: str | None = None
+    weights: str | None = None
+    trunk: Trunk | None = None
+    prior: PriorSpec = PAPER_PRIOR
+    synthetic_ood: float = 0.0
+    fill_ood: bool = False
+
+    def matches(self, goal: str, labels: str, inputs: str, weights: str) -> bool:
+        wanted = (self.labels, labels), (self.inputs, inputs), (self.weights, weights)
+        return self.goal == goal and all(mine in (None, theirs) for mine, theirs in wanted)
+
+
+REGIMES = (
+    Regime(
+        goal="joint",
+        labels="targets",
+        inputs="one",
+        train={"steps": 2000, "pool_batch": 64, "learning_rate": 5e-3},
+        measured="fidelity/six-points: W2 to the exact posterior 0.0006",
+    ),
+    Regime(
+        goal="joint",
+        labels="targets",
+        train={"steps": 2000, "pool_batch": 128, "learning_rate": 5e-3},
+        measured="fidelity/surface: W2 0.020",
+    ),
+    Regime(
+        goal="joint",
+        labels="classes",
+        train={"steps": 1000, "pool_batch": 64, "learning_rate": 5e-3},
+        measured="fidelity/three-classes: total variation to long chains 0.005",
+    ),
+    Regime(
+        goal="conditioned",
+        inputs="one",
+        train={"steps": 2000, "label_batch": 64, "pool_batch": 64, "learning_rate": 5e-3},
+        measured="fidelity/six-points and gap: W2 0.0015 and 0.0017",
+    ),
+    Regime(
+        goal="conditioned",
+        inputs="few",
+        trunk=MLPTrunk(widths=(512, 512), fourier=256),
+        train={"steps": 2000, "label_batch": 64, "pool_batch": 64, "learning_rate": 2e-3},
+        measured="fidelity/reach: W2 0.017 to 0.023 from 100 to 10,000 labels",
+    ),
+    Regime(
+        goal="conditioned",
+        trunk=MLPTrunk(widths=(256, 256), activation="relu", ramps=16),
+        train={"steps": 2000, "label_batch": 64, "pool_batch": 64, "learning_rate": 2e-3},
+        measured="tests/theory/test_default_choices: 40 labels of 20 columns, spread within 10 %",
+    ),
+    Regime(
+        goal="detect",
+        inputs="image",
+        train={"learning_rate": 1e-3, "weight_decay": 0.3},
+        synthetic_ood=1 / 3,
+        measured="cifar10: OOD AUC 0.9998; cifar10/pool-share: without OOD images 0.829",
+    ),
+    Regime(
+        goal="detect",
+        labels="targets",
+        inputs="many",
+        weights="mixture",
+        trunk=MLPTrunk(widths=(512, 512), activation="relu", dropout=0.15, ramps=12),
+        train={"learning_rate": 1e-3, "weight_decay": 2.0, "pool_batch": 64},
+        prior=MLPPrior(prior_variance=(40.0, 6.0)),
+        fill_ood=True,
+        measured="superconductor: OOD AUC 0.981, OOD CI-correct 94.0 %",
+    ),
+    Regime(
+        goal="detect",
+        labels="targets",
+        inputs="many",
+        trunk=MLPTrunk(widths=(512, 512), activation="relu", dropout=0.15, ramps=12),
+        train={"learning_rate": 1e-3, "weight_decay": 2.0, "pool_batch": 128},
+        prior=MLPPrior(prior_variance=(40.0, 6.0)),
+        measured="as with mixture weights, but rows of little weight fill half of a batch",
+    ),
+    Regime(
+        goal="detect",
+        labels="classes",
+        inputs="many",
+        trunk=MLPTrunk(widths=(256, 256), activation="relu"),
+        train={"learning_rate": 1e-3, "weight_decay": 1.0, "pool_batch": 128},
+        measured="tests/theory/test_default_choices: digits, 400 labels, as logistic regression",
+    ),
+    Regime(
+        goal="detect",
+        labels="targets",
+        train={"learning_rate": 1e-3, "weight_decay": 0.3},
+        fill_ood=True,
+        measured="fidelity/surface/gpn-mixture: W2 1.9, so that it is no default",
+    ),
+    Regime(
+        goal="detect",
+        labels="classes",
+        train={"learning_rate": 1e-3, "weight_decay": 0.3},
+        measured="fidelity/three-classes/gpn-mixture: total variation 0.44; for many labels only",
+    ),
+    Regime(
+        goal="paper",
+        train={"learning_rate": 1e-3},
+        measured="superconductor/gpn-paper: OOD AUC 0.940",
+    ),
+)
+
+
+def regime_of(config: GPNConfig, task: Task, anchor: str, weights: str) -> Regime:
+    """The first row of the table that matches."""
+    independent = "detect" if config.codes == "spectral" else "paper"
+    goal = independent if anchor == "independent" else anchor
+    labels = "classes" if task.is_classification else "targets"
+    inputs = _inputs(task)
+    return next(row for row in REGIMES if row.matches(goal, labels, inputs, weights))
+
+
+def resolve(config: GPNConfig, task: Task) -> ResolvedConfig:
+    """The configuration with everything but β and the noise chosen for the task."""
+    anchor = _anchor(config, task) if config.anchor == "auto" else config.anchor
+    if anchor == "conditioned" and task.is_classification:
+        raise ValueError(
+            "conditioned anchors need a regression task, got integer y (classes); "
+            "use anchor='joint' or anchor='independent'."
+        )
+    weights = config.pool_weights
+    if weights == "auto":
+        detects = anchor == "independent" and config.codes == "spectral"
+        weights = "mixture" if detects else "equal"
+    regime = regime_of(config, task, anchor, weights)
+    steps = max(1500, EPOCHS * len(task.x_obs) // LABEL_BATCH)
+    trunk = config.trunk or regime.trunk or TRUNKS[_inputs(task)]
+    train = config.train or TrainConfig(**{"steps": steps, **regime.train})
+    known = {name: value for name, value in vars(config).items() if value is not None}
+    chosen = {
+        "anchor": anchor,
+        "pool_weights": weights,
+        "target_noise": _target_noise(config, task, anchor),
+        "prior": config.prior or regime.prior,
+        "trunk": trunk,
+        "train": train,
+        **_synthetic(config, task, regime),
+    }
+    return ResolvedConfig(**{**known, **chosen})
+
+
+def _inputs(task: Task) -> str:
+    """How wide a row is."""
+    dim = torch.Size(task.input_shape).numel()
+    if len(task.input_shape) == 3:
+        return "image"
+    return "one" if dim == 1 else "few" if dim <= MAX_FEW_INPUTS else "many"
+
+
+def _anchor(config: GPNConfig, task: Task) -> str:
+    """Joint while labels are few, conditioned while the kernel's features suffice."""
+    has_kernel = (config.prior or MLPPrior()).has_kernel
+    if len(task.input_shape) != 1 or not has_kernel or config.pairing == "one":
+        return "independent"
+    exact = config.is_affine_spectral and not task.is_classification
+    asks_for_beta = config.beta is not None or config.pool_weights == "mixture"
+    if _joint_is_feasible(task, conditioned_is_closer=exact, asks_for_beta=asks_for_beta):
+        return "joint"
+    n_labels, few_inputs = len(task.x_obs), task.input_shape[0] <= MAX_FEW_INPUTS
+    few_labels = n_labels <= MAX_WIDE_CONDITIONED_LABELS and not asks_for_beta
+    return "conditioned" if exact and (few_inputs or few_labels) else "independent"
+
+
+def _joint_is_feasible(task: Task, *, conditioned_is_closer: bool, asks_for_beta: bool) -> bool:
+    """Whether labels and inputs are few enough for the full Σ_Ŷ."""
+    n_labels, inputs, classes = len(task.x_obs), task.input_shape[0], task.n_outputs
+    if not task.is_classification:
+        most = MAX_JOINT_TARGET_INPUTS if conditioned_is_closer else MAX_FEW_INPUTS
+        return n_labels <= MAX_JOINT_LABELS and inputs <= most
+    wide = classes <= MAX_WIDE_JOINT_CLASSES and not asks_for_beta
+    narrow = classes <= MAX_JOINT_CLASSES and inputs <= MAX_FEW_INPUTS
+    return n_labels <= MAX_JOINT_CLASS_LABELS and (wide or narrow)
+
+
+def _target_noise(config: GPNConfig, task: Task, anchor: str) -> bool:
+    possible = config.is_affine_spectral or not task.is_classification
+    if config.target_noise and not possible:
+        raise ValueError(
+            "target noise on classes needs codes='spectral' and generator='affine', got "
+            f"codes={config.codes!r} and generator={config.generator!r}; use target_noise=False."
+        )
+    if config.target_noise is not None:
+        return config.target_noise
+    return possible and anchor != "independent"
+
+
+def _synthetic(config: GPNConfig, task: Task, regime: Regime) -> dict[str, Any]:
+    """The share of synthetic outliers, or that the pool is filled up with them."""
+    possible = regime.goal == "detect" and len(task.input_shape) in (1, 3)
+    if config.synthetic_ood and not possible:
+        raise ValueError(
+            "synthetic outliers exist for tables and images, with independent anchors and spectral "
+            f"codes, got rows of shape {task.input_shape}, {regime.goal} anchors and "
+            f"codes={config.codes!r}; use synthetic_ood=0."
+        )
+    if config.synthetic_ood is not None or not possible:
+        return {"synthetic_ood": config.synthetic_ood or 0.0, "fill_ood": False}
+    return {"synthetic_ood": regime.synthetic_ood, "fill_ood": regime.fill_ood}
