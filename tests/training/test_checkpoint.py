@@ -77,7 +77,7 @@ def every_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def killed_every(steps: int) -> Callable[[CheckpointSession, TrainingState], None]:
     """`Kept.step`, with a kill at every so many steps of all, counted over all attempts."""
-    step, left = CheckpointSession.step, [steps]
+    step, left = CheckpointSession.after_step, [steps]
 
     def counting(self: CheckpointSession, state: TrainingState) -> None:
         step(self, state)
@@ -101,7 +101,7 @@ def test_a_fit_cut_off_again_and_again_comes_to_the_same_weights(
     method, task = CASES[case]
     keep = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
     expected = method.fit(task, rng=0)
-    monkeypatch.setattr(CheckpointSession, "step", killed_every(37 if case not in LONG else 190))
+    monkeypatch.setattr(CheckpointSession, "after_step", killed_every(37 if case not in LONG else 190))
     resumed, kills = None, 0
     while resumed is None:
         try:
@@ -122,10 +122,10 @@ def test_history_and_ctrl_c_are_those_of_an_uninterrupted_fit(
     method, task = CASES["dropout"]
     whole = method.fit(task, rng=0)
     with monkeypatch.context() as patch:
-        patch.setattr(CheckpointSession, "step", killed_every(20))
+        patch.setattr(CheckpointSession, "after_step", killed_every(20))
         with pytest.raises(Killed):
             method.fit(task, rng=0, checkpoint=keep)
-    step = CheckpointSession.step
+    step = CheckpointSession.after_step
 
     def stopped(self: CheckpointSession, state: TrainingState) -> None:
         step(self, state)
@@ -133,7 +133,7 @@ def test_history_and_ctrl_c_are_those_of_an_uninterrupted_fit(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(CheckpointSession, "step", stopped)
+        patch.setattr(CheckpointSession, "after_step", stopped)
         with pytest.warns(UserWarning, match="training was stopped"):
             part = method.fit(task, rng=0, checkpoint=keep)
     assert part.history.checks == whole.history.checks[:50]
@@ -148,7 +148,7 @@ def half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> gpn.Checkpoint
     """The checkpoint of a GPN that was killed at its twentieth step."""
     keep = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(CheckpointSession, "step", killed_every(20))
+        patch.setattr(CheckpointSession, "after_step", killed_every(20))
         with pytest.raises(Killed):
             GPN.fit(CLASSES, rng=0, checkpoint=keep)
     return keep
@@ -257,7 +257,7 @@ def test_an_estimator_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.M
     rows, pool = X.numpy(), 2 * uniform(50, 2, seed=4).numpy()
     expected = gpn.GPNRegressor(GPN.config, random_state=0).fit(rows, rows[:, 0], pool)
     with monkeypatch.context() as patch:
-        patch.setattr(CheckpointSession, "step", killed_every(25))
+        patch.setattr(CheckpointSession, "after_step", killed_every(25))
         model = gpn.GPNRegressor(GPN.config, random_state=0)
         with pytest.raises(Killed):
             model.fit(rows, rows[:, 0], pool, checkpoint=keep)
@@ -275,13 +275,13 @@ def test_slow_writing_is_done_less_often(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(checkpoint, "write_whole", slow)
-    step = CheckpointSession.step
+    step = CheckpointSession.after_step
 
     def passing(self: CheckpointSession, state: TrainingState) -> None:
         now[0] += 1.0
         step(self, state)
 
-    monkeypatch.setattr(CheckpointSession, "step", passing)
+    monkeypatch.setattr(CheckpointSession, "after_step", passing)
     method, task = CASES["dropout"]
     method.fit(task, rng=0, checkpoint=gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0))
     assert len(writes) == 1 + 60 // 21 + 1

@@ -1,7 +1,6 @@
 """Replayed steps are the steps themselves: the same rows, randomness, weights and checkpoints.
 
-A GPU's graph is stood in for by a recording that does its work anew at each replay, from the same
-places in memory, as a graph would.
+In place of a GPU's graph a recording does the work anew at each replay, from the same memory.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +14,11 @@ from torch import Tensor, nn
 import gpn
 from gpn.methods.ensemble.method import Ensemble, EnsembleConfig
 from gpn.methods.gpn.fitting.fit_many import fit_many
-from gpn.training import cuda_graphs as replay
+from gpn.training import cuda_graphs, loop
 from gpn.training.config import TrainConfig
-from gpn.training.cuda_graphs import WARM_UP, Result, TrainStep
+from gpn.training.cuda_graphs import WARM_UP_STEPS, TrainStep
 from gpn.training.loop import train
+from gpn.training.state import LossTerms
 
 STEPS = 12
 TRAIN = TrainConfig(steps=STEPS, label_batch=4, pool_batch=5, device="cpu")
@@ -30,9 +30,9 @@ class Recorder:
     def __init__(self) -> None:
         self.recorded = self.replayed = 0
 
-    def record(
-        self, work: Callable[[], Result], generators: Sequence[torch.Generator]
-    ) -> tuple[Callable[[], None], Result]:
+    def capture(
+        self, work: Callable[[], LossTerms], generators: Sequence[torch.Generator]
+    ) -> tuple[Callable[[], None], LossTerms]:
         self.recorded += 1
         every = [*generators, torch.default_generator]
         states = [one.get_state() for one in every]
@@ -42,17 +42,17 @@ class Recorder:
 
         def again() -> None:
             self.replayed += 1
-            values.copy_(work()[1])
+            values.copy_(work().values)
 
-        return again, (names, values.fill_(torch.nan))
+        return again, LossTerms(names, values.fill_(torch.nan))
 
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     stand_in = Recorder()
-    monkeypatch.setattr(replay, "can_record", lambda kind: True)
-    monkeypatch.setattr(replay, "aside", lambda work: work())
-    monkeypatch.setattr(replay, "record", stand_in.record)
+    monkeypatch.setattr(loop, "supports_graphs", lambda kind: True)
+    monkeypatch.setattr(cuda_graphs, "on_side_stream", lambda work: work())
+    monkeypatch.setattr(cuda_graphs, "capture", stand_in.capture)
     return stand_in
 
 
@@ -99,7 +99,7 @@ def test_a_replayed_fit_is_the_fit(name: str, recorder: Recorder) -> None:
     make, config = gpns()[name]
     replayed = gpn.GPN(config).fit(make(), rng=0)
     assert recorder.recorded >= 1
-    assert recorder.replayed >= STEPS - WARM_UP
+    assert recorder.replayed >= STEPS - WARM_UP_STEPS
     count = recorder.replayed
     eager = config.replace(train=config.train.replace(graphs="no"))
     plain = gpn.GPN(eager).fit(make(), rng=0)
@@ -114,7 +114,7 @@ def test_a_replayed_ensemble_is_the_ensemble(regularise: str, recorder: Recorder
     trunk = gpn.MLPTrunk(widths=(8,), activation="relu")
     config = EnsembleConfig(regularise=regularise, n_members=3, trunk=trunk, train=TRAIN)
     replayed = Ensemble(config).fit(table(), rng=0)
-    assert recorder.replayed == STEPS - WARM_UP
+    assert recorder.replayed == STEPS - WARM_UP_STEPS
     plain = Ensemble(config.replace(train=TRAIN.replace(graphs="no"))).fit(table(), rng=0)
     assert torch.equal(weights(replayed), weights(plain))
 
@@ -125,9 +125,9 @@ def test_replayed_fits_side_by_side_are_the_fits(recorder: Recorder) -> None:
     eager = config.replace(train=config.train.replace(graphs="no"))
     replayed = fit_many([config] * 2, [make()] * 2, [0, 1])
     assert recorder.recorded == 1
-    assert recorder.replayed == STEPS - WARM_UP
+    assert recorder.replayed == STEPS - WARM_UP_STEPS
     plain = fit_many([eager] * 2, [make()] * 2, [0, 1])
-    assert recorder.replayed == STEPS - WARM_UP
+    assert recorder.replayed == STEPS - WARM_UP_STEPS
     for ours, theirs in zip(replayed, plain, strict=True):
         assert torch.equal(weights(ours), weights(theirs))
 
@@ -158,10 +158,10 @@ def test_a_replayed_fit_can_be_killed_and_taken_up(
 ) -> None:
     make, config = gpns()["classes"]
     whole = gpn.GPN(config).fit(make(), rng=0)
-    record = recorder.record
+    capture = recorder.capture
 
     def until_killed(work: Any, generators: Any) -> Any:
-        again, result = record(work, generators)
+        again, result = capture(work, generators)
 
         def once() -> None:
             if recorder.replayed == killed_at:
@@ -171,7 +171,7 @@ def test_a_replayed_fit_can_be_killed_and_taken_up(
         return once, result
 
     killed_at = recorder.replayed + 5
-    monkeypatch.setattr(replay, "record", until_killed)
+    monkeypatch.setattr(cuda_graphs, "capture", until_killed)
     place = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
     with pytest.raises(Stopped):
         gpn.GPN(config).fit(make(), rng=0, checkpoint=place)

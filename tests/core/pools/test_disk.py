@@ -204,13 +204,13 @@ def test_a_killed_fit_is_taken_up(
             raise Killed
 
     whole = learnt(quick, line_pool(tmp_path, kind))
-    own, file = CheckpointSession.step, gpn.Checkpoint(tmp_path / "fit.ckpt", every=0)
+    own, file = CheckpointSession.after_step, gpn.Checkpoint(tmp_path / "fit.ckpt", every=0)
     monkeypatch.setattr(checkpoint, "MAX_SHARE", float("inf"))
-    monkeypatch.setattr(CheckpointSession, "step", step)
+    monkeypatch.setattr(CheckpointSession, "after_step", step)
     with pytest.raises(Killed):
         learnt(quick, line_pool(tmp_path, kind), checkpoint=file)
     assert readers() == []
-    monkeypatch.setattr(CheckpointSession, "step", own)
+    monkeypatch.setattr(CheckpointSession, "after_step", own)
     assert same(whole, learnt(quick, line_pool(tmp_path, kind), checkpoint=file))
 
 
