@@ -10,7 +10,6 @@ from gpn.training.config import TrainConfig
 from gpn.training.progress import OnProgress
 from gpn.training.state import TrainingState
 
-CHECKS = 50
 RISE_FACTOR = 10.0
 
 
@@ -36,10 +35,8 @@ class LossMonitor:
     config: TrainConfig
     on_progress: OnProgress
 
-    def after_step(self, state: TrainingState) -> None:
-        every = max(1, self.config.steps // CHECKS)
-        if state.step % every == 0 or state.finished:
-            self.on_progress(state.step, self.config.steps, self._check(state))
+    def check(self, state: TrainingState) -> None:
+        self.on_progress(state.step, self.config.steps, self._check(state))
 
     def _check(self, state: TrainingState) -> dict[str, float]:
         """The loss terms of this step, once all since the last check are known to be finite."""

@@ -60,7 +60,8 @@ def train(
             optimiser.step()
             schedule.step()
             state.record(terms)
-            monitor.after_step(state)
+            if state.check_is_due:
+                monitor.check(state)
             if session is not None:
                 session.after_step(state)
     except KeyboardInterrupt:

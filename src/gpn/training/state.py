@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 Terms = dict[str, Tensor]
 SMOOTHING = 0.05
+CHECKS = 50
 
 
 class LossTerms(NamedTuple):
@@ -111,6 +112,11 @@ class TrainingState:
     @property
     def finished(self) -> bool:
         return self.step == self.history.steps
+
+    @property
+    def check_is_due(self) -> bool:
+        """At some fifty steps of the run, and at its last, the loss is read back."""
+        return self.finished or self.step % max(1, self.history.steps // CHECKS) == 0
 
     def record(self, terms: LossTerms) -> None:
         """Count one more step, with these loss terms."""

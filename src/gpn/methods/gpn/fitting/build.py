@@ -1,6 +1,5 @@
 """From a fit's context to its training problem: one function for each kind of anchors."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -17,17 +16,16 @@ from gpn.core.priors.spectral import DrawnAxes, SpectralAxes, drawn_kernel
 from gpn.core.types import Inputs
 from gpn.methods.gpn.fit_report import FitReport, LabelVariance
 from gpn.methods.gpn.fitting.basis import axes_of, pool_weights, prior_basis, stored_pool
-from gpn.methods.gpn.fitting.batches import fresh_batches, stored_batches
 from gpn.methods.gpn.fitting.context import FitContext
 from gpn.methods.gpn.fitting.problem import TrainingProblem
-from gpn.methods.gpn.model.anchor_terms import AnchorTerm, IndependentTerm, JointTerm
+from gpn.methods.gpn.model.anchor_terms import AnchorTerm, IndependentTerm, JointTerm, Kernel
 from gpn.methods.gpn.model.anchors import (
     CodeLayout,
     SpectralAnchors,
     StoredAnchors,
     noise_directions,
 )
-from gpn.methods.gpn.model.batch import Batch
+from gpn.methods.gpn.model.batch import Batches, fresh_batches, stored_batches
 from gpn.methods.gpn.model.codes import Embedding
 from gpn.methods.gpn.model.conditioned import DistillationObjective, condition
 from gpn.methods.gpn.model.generator import AffineGenerator, Generator
@@ -44,7 +42,6 @@ MAX_TABLE_NUMBERS = 2**28
 PRIOR_WIDTH = 512
 MAX_FEATURES = 2048
 MIN_FEATURE_EXPLAINED = 0.9999999
-Kernel = Callable[[Tensor, Tensor], Tensor]
 
 
 def build(context: FitContext) -> TrainingProblem:
@@ -77,8 +74,7 @@ def _stored(context: FitContext) -> TrainingProblem:
     term, report = _anchor_term(context)
     one = config.pairing == "one"
     objective = MonteCarlo(generator, anchors, term, one_per_row=one).to(task.x_obs)
-    batches = fresh_batches(context) if rows is None else stored_batches(context, rows)
-    return TrainingProblem(context, objective, batches, report)
+    return TrainingProblem(context, objective, _batches(context, rows), report)
 
 
 def _tabulated_rows(context: FitContext) -> Inputs | None:
@@ -137,7 +133,7 @@ def _spectral(context: FitContext) -> TrainingProblem:
         synthetic_rows=len(basis.pool) - basis.pool.n_real,
         pool=None if weights is None else weights.composition,
     )
-    batches = stored_batches(context, basis.pool.rows, None if weights is None else weights.weights)
+    batches = _batches(context, basis.pool.rows, None if weights is None else weights.weights)
     return TrainingProblem(context, objective, batches, report)
 
 
@@ -161,7 +157,21 @@ def _conditioned(context: FitContext) -> TrainingProblem:
         added_jitter=posterior.added_jitter,
         beta_search=context.beta_search,
     )
-    return TrainingProblem(context, objective, stored_batches(context, pool.rows), report)
+    return TrainingProblem(context, objective, _batches(context, pool.rows), report)
+
+
+def _batches(
+    context: FitContext, stored: Inputs | None, weights: Float[Tensor, "R"] | None = None
+) -> Batches:
+    """Batches of stored pool rows, or of fresh ones; joint anchors need all labels every time."""
+    task, seeds, train = context.task, context.seeds, context.config.train
+    joint = context.config.anchor == "joint"
+    n_labels, n_pool = len(task.x_obs) if joint else train.label_batch, train.pool_batch
+    if stored is None:
+        return fresh_batches(task, seeds, n_labels=n_labels, n_pool=n_pool)
+    return stored_batches(
+        task, seeds, n_labels=n_labels, n_pool=n_pool, stored=stored, weights=weights
+    )
 
 
 def _tuned(trunk: Trunk, rows: Inputs, n_axes: int) -> Trunk:
@@ -213,9 +223,8 @@ def _anchor_term(
         report = replace(report, label_variance=variance)
     jitter = config.jitter or _jitter(context, kernel)
     beta = (0.5 if task.is_classification else config.noise_std**2) / n_labels
-    return JointTerm(_gram(context, pool_rows, kernel), beta, jitter), replace(
-        report, jitter=jitter
-    )
+    rows = None if pool_rows is None else torch.cat([task.x_obs, pool_rows])
+    return JointTerm(kernel, rows, beta, jitter), replace(report, jitter=jitter)
 
 
 def _kernel(context: FitContext, axes: SpectralAxes | None) -> Kernel:
@@ -234,24 +243,6 @@ def _jitter(context: FitContext, kernel: Kernel) -> float:
     if task.is_classification:
         return 1e-5 * variance
     return max(0.1 * context.config.noise_std**2, 1e-9 * variance)
-
-
-def _gram(
-    context: FitContext, pool_rows: Inputs | None, kernel: Kernel
-) -> Callable[[Batch], Float[Tensor, "n n"]]:
-    """Σ_Ŷ of a batch: looked up where pool rows are stored, else computed."""
-    task = context.task
-    if pool_rows is None:
-        return lambda batch: kernel(batch.x.double(), batch.x.double())
-    everywhere = torch.cat([task.x_obs, pool_rows]).double()
-    table, n_labels = kernel(everywhere, everywhere), len(task.x_obs)
-
-    def lookup(batch: Batch) -> Float[Tensor, "n n"]:
-        assert batch.pool_rows is not None
-        rows = torch.cat([batch.rows, n_labels + batch.pool_rows])
-        return table[rows[:, None], rows[None, :]]
-
-    return lookup
 
 
 def _label_variance(context: FitContext, variance: Float[Tensor, "N"]) -> LabelVariance:

@@ -12,9 +12,8 @@ from gpn.core.pools.prefetch import ended
 from gpn.core.priors.prior import ModulePrior
 from gpn.core.types import as_generator
 from gpn.methods.gpn.fit_report import FitReport
-from gpn.methods.gpn.fitting.batches import Batches
 from gpn.methods.gpn.fitting.context import FitContext
-from gpn.methods.gpn.model.batch import Batch
+from gpn.methods.gpn.model.batch import Batch, Batches
 from gpn.methods.gpn.model.generator import Generator
 from gpn.methods.gpn.model.objectives import Objective
 from gpn.methods.gpn.posterior import GPNPosterior, make_posterior

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from gpn.core.losses import PerFunction, anchor_gap, joint_gap
 from gpn.core.priors.cholesky import jittered_cholesky, warn_of_jitter
-from gpn.core.types import Functions
+from gpn.core.types import Functions, Inputs
 from gpn.methods.gpn.model.batch import Batch
 
 SIGMA = "the prior's covariance Σ_Ŷ of a batch"
-Gram = Callable[[Batch], Float[Tensor, "n n"]]
+Kernel = Callable[[Tensor, Tensor], Tensor]
 
 
 class AnchorTerm(nn.Module, ABC):
@@ -63,13 +63,22 @@ class JointTerm(AnchorTerm):
 
     graph_safe = False
 
-    def __init__(self, gram: Gram, beta: float, jitter: float) -> None:
+    def __init__(self, kernel: Kernel, rows: Inputs | None, beta: float, jitter: float) -> None:
+        """`rows`: all labels, then all stored pool rows, whose kernel is computed once."""
         super().__init__(beta)
-        self.gram = gram
+        self.kernel = kernel
+        self.table = None if rows is None else kernel(rows.double(), rows.double())
         self.jitter = jitter
 
+    def gram(self, batch: Batch, n_labels: int) -> Float[Tensor, "n n"]:
+        """Σ_Ŷ of a batch: looked up where pool rows are stored, else computed."""
+        if self.table is None or batch.pool_rows is None:
+            return self.kernel(batch.x.double(), batch.x.double())
+        rows = torch.cat([batch.rows, n_labels + batch.pool_rows])
+        return self.table[rows[:, None], rows[None, :]]
+
     def forward(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
-        gram = self.gram(batch)
+        gram = self.gram(batch, batch.n_labels)  # a batch of joint anchors holds all labels
         gram.diagonal().add_(self.jitter)
         factor, share = jittered_cholesky(gram, SIGMA)
         if share > self.added_jitter:
