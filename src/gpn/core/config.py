@@ -1,37 +1,36 @@
-"""What every configuration shares: frozen, keyword-only, and an unknown key is an error."""
+"""The base of all configurations: frozen, keyword-only, and an unknown key is an error."""
 
 import dataclasses
 import difflib
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, TypeVar
+
+from gpn.core.checks import is_count
 
 C = TypeVar("C", bound="Config")
 
-LARGEST = 1e100
+MAX_SETTING = 1e100
 
 
 class Config:
     """Base of the frozen dataclasses that configure one thing each.
 
-    A subclass checks its own values in `__post_init__`.
+    A subclass checks its values in `__post_init__`.
     """
 
     def __new__(cls: type[C], *args: Any, **settings: Any) -> C:
         known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for name in settings:
             if name not in known:
-                raise TypeError(_unknown(cls.__name__, name, known))
+                hint = _nearest(name, known) or f"its keys are {', '.join(known)}."
+                raise TypeError(
+                    f"every key of {cls.__name__} must be one that it has, got {name!r}; {hint}"
+                )
         return super().__new__(cls)
 
     def replace(self: C, **changes: Any) -> C:
-        """The same configuration but for `changes`."""
+        """A copy of the configuration with `changes`."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
-
-
-def _unknown(owner: str, name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"its keys are {', '.join(known)}."
-    return f"every key of {owner} must be one that it has, got {name!r}; {hint}"
 
 
 def require_positive(owner: Config, *names: str) -> None:
@@ -48,31 +47,31 @@ def require_not_negative(owner: Config, *names: str) -> None:
         value = getattr(owner, name)
         if value != 0 and not _is_positive(value):
             raise ValueError(
-                f"{name} must not be negative, got {value!r:.60}; at most {LARGEST:g} makes sense."
+                f"{name} must not be negative, got {value!r:.60}; use at most {MAX_SETTING:g}."
             )
 
 
 def require_positive_if_given(owner: Config, *names: str) -> None:
-    """Raise unless each named setting is a positive number of a sane size, or None."""
+    """Raise unless each named setting is a positive number, or None."""
     for name in names:
         value = getattr(owner, name)
         if value is not None and not _is_positive(value):
             raise ValueError(
                 f"{name} must be positive, or None for a choice by the fit, and at most "
-                f"{LARGEST:g}, got {value!r:.60}."
+                f"{MAX_SETTING:g}, got {value!r:.60}."
             )
 
 
 def _is_positive(value: Any) -> bool:
-    """A positive number of a sane size: one of hundreds of digits would overflow later on."""
-    return isinstance(value, Real) and bool(0 < value <= LARGEST)  # type: ignore[operator]
+    """Larger numbers than `MAX_SETTING` would overflow in a fit."""
+    return isinstance(value, Real) and bool(0 < value <= MAX_SETTING)  # type: ignore[operator]
 
 
 def require_counts(owner: Config, *names: str) -> None:
-    """Raise unless each named setting is a whole number from 1 on."""
+    """Raise unless each named setting is a whole number of at least 1."""
     for name in names:
         value = getattr(owner, name)
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        if not is_count(value):
             raise ValueError(f"{name} must be a whole number of at least 1, got {name}={value!r}.")
 
 
@@ -86,6 +85,11 @@ def require_one_of(owner: Config, name: str, choices: tuple[str, ...]) -> None:
     """Raise unless the named setting is one of `choices`."""
     value = getattr(owner, name)
     if value not in choices:
-        close = difflib.get_close_matches(str(value), choices, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{hint}")
+        hint = _nearest(str(value), choices)
+        end = f"; {hint}" if hint else "."
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{end}")
+
+
+def _nearest(name: str, choices: list[str] | tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, choices, n=1)
+    return f"did you mean {close[0]!r}?" if close else ""

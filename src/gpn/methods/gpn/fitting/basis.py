@@ -130,7 +130,7 @@ def _kept(axes: SpectralAxes, others: Inputs) -> float:
     """The share of the prior's variance that the axes hold, at pool rows that did not make them."""
     some = others[:ROWS_TO_JUDGE]
     if len(some) == 0:
-        return axes.kept
+        return axes.explained_variance
     return float(axes(some).square().sum() / axes.variance(some).sum())
 
 

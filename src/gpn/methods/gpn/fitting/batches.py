@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gpn.core.task import Task
-from gpn.core.types import Inputs, as_generator, laid_out
+from gpn.core.types import Inputs, as_generator, channels_last
 from gpn.methods.gpn.fitting.context import FitContext
 from gpn.methods.gpn.model.batch import Batch
 from gpn.training.batches import LabelBatches
@@ -79,7 +79,7 @@ def by_weight(weights: Float[Tensor, "R"], m: int) -> Pick:
 def _batch(
     task: Task, rows: Tensor, x_pool: Inputs, pool_rows: Tensor | None, rng: torch.Generator
 ) -> Batch:
-    x = laid_out(task.augmented(torch.cat([task.x_obs[rows], x_pool]), rng))
+    x = channels_last(task.augmented(torch.cat([task.x_obs[rows], x_pool]), rng))
     x_obs, x_pool = x.split([len(rows), len(x_pool)])
     return Batch(x_obs, task.y_obs[rows], rows, x_pool, pool_rows)
 

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from gpn.core.networks.trunks import MLPTrunk
-from gpn.core.pools.prefetch import ended
-from gpn.core.priors.evidence import learnt_noise_std
+from gpn.core.pools.prefetch import closing_streams
+from gpn.core.priors.evidence import feature_noise_std
 from gpn.core.priors.prior import MLPPrior
 from gpn.core.priors.spectral import spectral_axes
 from gpn.core.task import Task
 from gpn.core.types import Rng, as_generator
-from gpn.core.warnings import warn_of
+from gpn.core.warnings import warn_doubtful
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.fit_report import KINDS
 from gpn.methods.gpn.fitting.build import TrainingProblem, build_problem
@@ -80,7 +80,7 @@ class GPN:
                 posterior = on_rows(head, features, config, task)
             else:
                 posterior = _fit(config, moved, *given)
-        warn_of(posterior.checks, KINDS, stacklevel=2)
+        warn_doubtful(posterior.checks, KINDS)
         return posterior
 
 
@@ -124,7 +124,7 @@ def fit_resolved(
     objective, terms = parts.objective, step_of(parts, rng, alone=processes is None)
     split = nullcontext() if processes is None else processes.rows_split(objective.generator)
     try:
-        with seeded_global_rng(seeds) as torchs, ended(parts.batches.streams), split:
+        with seeded_global_rng(seeds) as torchs, closing_streams(parts.batches.streams), split:
             streams = [rng, *parts.batches.streams, *torchs]
             how = objective.undecayed, streams, file, processes
             story["history"] = train(objective, terms, train_config, report, *how)
@@ -181,4 +181,4 @@ def _evidence(config: GPNConfig, task: Task) -> float:
     most = len(some.x_obs)
     prior = config.prior or MLPPrior()
     axes = spectral_axes(prior, some.x_obs, task.n_outputs, most, 1.0, as_generator(0))
-    return learnt_noise_std(axes(some.x_obs), some.y_obs)
+    return feature_noise_std(axes(some.x_obs), some.y_obs)

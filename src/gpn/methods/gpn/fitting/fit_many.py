@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk
-from gpn.core.pools.prefetch import ended
+from gpn.core.pools.prefetch import closing_streams
 from gpn.core.priors.prior import MLPPrior
 from gpn.core.task import Task
 from gpn.core.types import as_generator
-from gpn.core.warnings import warn_of
+from gpn.core.warnings import warn_doubtful
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.fit_report import KINDS
 from gpn.methods.gpn.fitting.build import TrainingProblem, build_problem
@@ -68,7 +68,7 @@ def fit_many(
         for part, own in zip(members, settings, strict=True)
     ]
     for posterior in posteriors:
-        warn_of(posterior.checks, KINDS, stacklevel=2)
+        warn_doubtful(posterior.checks, KINDS)
     return posteriors
 
 
@@ -81,7 +81,7 @@ def _trained(
     graph_safe = all(part.graph_safe for part in members)
     feed = TrainStep(lambda: _stacked_rows(members, rngs), together.terms, graph_safe=graph_safe)
     streams = [stream for part in members for stream in part.batches.streams]
-    with seeded_global_rng(first.seeds), ended(streams):
+    with seeded_global_rng(first.seeds), closing_streams(streams):
         history = train(together, feed, first.train, report).require_finished()
     together.hand_back()
     for check in history.checks:

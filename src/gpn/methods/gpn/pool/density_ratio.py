@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from gpn.core.networks.encodings import fit_features
 from gpn.core.networks.trunks import ModuleTrunk, Trunk
-from gpn.core.types import Inputs, as_generator, laid_out
+from gpn.core.types import Inputs, as_generator, channels_last
 from gpn.methods.gpn.model.generator import AffineGenerator
 from gpn.methods.gpn.pool.mixture import Learner, LogRatio
 from gpn.training.batches import LabelBatches
@@ -87,7 +87,7 @@ def network_ratio(
             return x_obs[labels.next()], x_pool[pool.next()]
 
         def terms(ours: Tensor, theirs: Tensor) -> Terms:
-            logits = network.columns(laid_out(torch.cat([ours, theirs])))[0, :, 0]
+            logits = network.columns(channels_last(torch.cat([ours, theirs])))[0, :, 0]
             on_obs, on_pool = logits.split([len(ours), len(theirs)])
             obs_loss = functional.softplus(-on_obs).mean()
             return {"labeled": obs_loss, "pool": functional.softplus(on_pool).mean()}
