@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import gpn
-from gpn.core.files import write_whole
+from gpn.core.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -45,7 +45,7 @@ def write(
 def save(path: Path, report: dict[str, Any], indent: int | None = 2) -> Path:
     """The whole file or none: a run that is killed leaves no half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, (json.dumps(report, indent=indent) + "\n").encode())
+    write_atomically(path, (json.dumps(report, indent=indent) + "\n").encode())
     return path
 
 

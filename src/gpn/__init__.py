@@ -1,8 +1,9 @@
 """Generative Posterior Networks: one network whose every code is one posterior function."""
 
 from gpn.core.networks.trunks import ConvTrunk, MLPTrunk, ModuleTrunk
-from gpn.core.pools.base import DatasetPool, SamplerPool, TensorPool, box
+from gpn.core.pools.base import SamplerPool, TensorPool, box
 from gpn.core.pools.disk import DiskPool
+from gpn.core.pools.rows import DatasetPool
 from gpn.core.posterior.base import Function, Posterior
 from gpn.core.priors.prior import ConvPrior, MLPPrior, ModulePrior
 from gpn.core.task import Task

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 import gpn
 from gpn.core import chunks
-from gpn.core.chunks import chunk_size, joined, map_chunks
+from gpn.core.chunks import chunk_size, join_chunks, map_chunks
 
 ROWS = torch.arange(23.0)[:, None]
 
@@ -29,7 +29,7 @@ class Small:
 @pytest.mark.parametrize("size", [1, 4, 23, 10**9])
 def test_all_rows_in_order_whatever_fits(most: int, size: int) -> None:
     device = Small(most)
-    assert torch.equal(joined(map_chunks(device, ROWS, size)), 2 * ROWS)
+    assert torch.equal(join_chunks(map_chunks(device, ROWS, size)), 2 * ROWS)
     assert sum(device.sizes) == len(ROWS)
     if most < min(size, 23):
         assert max(device.sizes) > most / 3, "no smaller than needed"
@@ -45,7 +45,7 @@ def test_memory_that_runs_out_on_the_way_loses_nothing() -> None:
         sizes.append(len(rows))
         return 2 * rows
 
-    assert torch.equal(joined(map_chunks(compute, ROWS, 6)), 2 * ROWS)
+    assert torch.equal(join_chunks(map_chunks(compute, ROWS, 6)), 2 * ROWS)
     assert sizes[:2] == [6, 6]
     assert sum(sizes) == 23
 
@@ -56,11 +56,11 @@ def test_one_row_that_does_not_fit_is_an_error() -> None:
 
 
 def test_no_rows_are_one_part() -> None:
-    assert joined(map_chunks(Small(5), ROWS[:0], 4)).shape == (0, 1)
+    assert join_chunks(map_chunks(Small(5), ROWS[:0], 4)).shape == (0, 1)
 
 
 def test_a_single_part_is_not_copied() -> None:
-    assert joined([ROWS]) is ROWS
+    assert join_chunks([ROWS]) is ROWS
 
 
 def test_a_gpu_takes_what_it_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_a_processor_without_memory_does_half_as_well() -> None:
     def compute(rows: Tensor) -> Tensor:
         return 2 * rows if len(rows) < 6 else torch.empty(2**58)
 
-    assert torch.equal(joined(map_chunks(compute, ROWS, 23)), 2 * ROWS)
+    assert torch.equal(join_chunks(map_chunks(compute, ROWS, 23)), 2 * ROWS)
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         map_chunks(lambda rows: rows @ rows, ROWS, 23)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import gpn
-from gpn.core.files import beside, sweep, write_whole
+from gpn.core.files import remove_temporary_files, temporary_file, write_atomically
 
 SMALL = 1_000_000
 
@@ -33,9 +33,9 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(full_disk: Path) -> None:
     path = full_disk / "model.gpn"
-    write_whole(path, b"old")
+    write_atomically(path, b"old")
     with pytest.raises(OSError, match=r"model.gpn must be .*whole, 2,000,000 bytes") as caught:
-        write_whole(path, bytes(2 * SMALL))
+        write_atomically(path, bytes(2 * SMALL))
     assert caught.value.errno == errno.ENOSPC
     assert "Make room" in str(caught.value)
     assert path.read_bytes() == b"old"
@@ -106,16 +106,16 @@ def test_a_model_beyond_the_limit_on_file_sizes_leaves_the_old_one(tmp_path: Pat
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="make its folder one that exists"):
-        write_whole(tmp_path / "absent" / "model.gpn", b"new")
+        write_atomically(tmp_path / "absent" / "model.gpn", b"new")
 
 
 def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
     """Nor an editor's own file beside it, nor that of a fit whose name begins alike."""
     names = ["fit[1]", ".fit[1].swp", ".fit[1].local", ".other.0a.gpn"]
     others = [tmp_path / name for name in names]
-    others.append(Path(beside(tmp_path / "fit[1].2")))
-    beside(tmp_path / "fit[1]")
+    others.append(Path(temporary_file(tmp_path / "fit[1].2")))
+    temporary_file(tmp_path / "fit[1]")
     for path in others:
         path.write_bytes(b"1")
-    sweep(tmp_path / "fit[1]")
+    remove_temporary_files(tmp_path / "fit[1]")
     assert sorted(tmp_path.iterdir()) == sorted(others)

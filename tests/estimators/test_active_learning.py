@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpn.core.posterior.base import root_of
+from gpn.core.posterior.base import sample_covariance_root
 from gpn.estimators.active_learning import reduce_variance
 
 
@@ -52,11 +52,11 @@ def test_a_batch_does_not_ask_twice_for_the_same() -> None:
 
 @pytest.mark.parametrize("n", [3, 9])
 def test_no_more_rows_than_there_are(n: int) -> None:
-    picked = reduce_variance(root_of(torch.randn(50, 4, 2, generator=seeded())), n)
+    picked = reduce_variance(sample_covariance_root(torch.randn(50, 4, 2, generator=seeded())), n)
     assert len(set(picked.tolist())) == len(picked) == min(n, 4)
 
 
 def test_the_root_of_draws_is_that_of_their_covariance() -> None:
     draws = torch.randn(30, 4, 2, generator=seeded(), dtype=torch.float64)
-    for output, root in enumerate(root_of(draws)):
+    for output, root in enumerate(sample_covariance_root(draws)):
         assert torch.allclose(root.T @ root, draws[:, :, output].T.cov())

@@ -34,6 +34,6 @@ def drawn(path: Path) -> Callable[[], Any]:
     def draw() -> None:
         pool = gpn.DiskPool(path)
         pool.draw(5, torch.Generator().manual_seed(0))
-        list(pool.pieces(16))
+        list(pool.chunks(16))
 
     return draw

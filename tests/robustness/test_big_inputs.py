@@ -77,7 +77,7 @@ def test_columns_are_scaled_as_in_memory(source: Any, monkeypatch: pytest.Monkey
 def test_a_pool_far_away_is_scaled_by_a_bounded_sample(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "bounded_rows", lambda size: 20)
+    monkeypatch.setattr(base, "max_sampled_rows", lambda size: 20)
     model = gpn.GPNRegressor(CONFIG, random_state=0).fit(X, Y, X_unlabeled=gpn.DiskPool(saved))
     both = np.concatenate([X, POOL])
     assert (model.x_scale_.shift != both.mean(0)).all()

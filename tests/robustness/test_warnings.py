@@ -19,7 +19,7 @@ from gpn.core.warnings import (
     CodesWarning,
     PoolWarning,
     SearchWarning,
-    warn_of,
+    warn_doubtful,
 )
 from gpn.estimators import SyntheticPoolWarning
 from gpn.methods.gpn.fit_report import KINDS, diagnose
@@ -86,7 +86,7 @@ def test_verdicts_and_their_warnings(
     assert (found[name].value is None) <= (verdict != "doubtful")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_of(found, KINDS, stacklevel=1)
+        warn_doubtful(found, KINDS)
     expected = [KINDS[name]] if verdict == "doubtful" else []
     assert [entry.category for entry in caught] == expected
     assert all("should" in str(entry.message) for entry in caught)

@@ -22,7 +22,7 @@ def test_axes_reproduce_the_kernel_at_new_rows() -> None:
     axes = KernelAxes(prior, landmarks, 60, 1.0)
     exact = prior.kernel(fresh, fresh)
     assert (axes(fresh) @ axes(fresh).T - exact).norm() / exact.norm() < 1e-3
-    assert axes.kept > 0.999
+    assert axes.explained_variance > 0.999
 
 
 def test_kept_share_is_the_variance_that_the_axes_hold() -> None:
@@ -32,14 +32,14 @@ def test_kept_share_is_the_variance_that_the_axes_hold() -> None:
         axes = KernelAxes(prior, landmarks, most, 1.0)
         share = axes(landmarks).square().sum() / prior.kernel(landmarks, landmarks).trace()
         assert axes.n_axes == most
-        assert axes.kept == pytest.approx(float(share), rel=1e-6)
+        assert axes.explained_variance == pytest.approx(float(share), rel=1e-6)
 
 
 def test_as_few_axes_as_hold_enough() -> None:
     landmarks = torch.linspace(-2, 2, 80, dtype=torch.float64)[:, None]
     axes = KernelAxes(MLPPrior(), landmarks, 80, 0.9)
     fewer = KernelAxes(MLPPrior(), landmarks, axes.n_axes - 1, 1.0)
-    assert axes.kept >= 0.9 > fewer.kept
+    assert axes.explained_variance >= 0.9 > fewer.explained_variance
 
 
 def test_axes_from_draws_agree_with_axes_from_the_kernel() -> None:
@@ -51,7 +51,7 @@ def test_axes_from_draws_agree_with_axes_from_the_kernel() -> None:
     exact = KernelAxes(prior, x, 12, 1.0)
     covariance = exact(x) @ exact(x).T
     assert (drawn(x) @ drawn(x).T - covariance).norm() / covariance.norm() < 0.08
-    assert drawn.kept == pytest.approx(exact.kept, abs=0.02)
+    assert drawn.explained_variance == pytest.approx(exact.explained_variance, abs=0.02)
 
 
 def test_priors_without_a_kernel_get_axes_from_draws() -> None:

@@ -1,4 +1,4 @@
-"""Work on many rows in parts that fit the memory at hand."""
+"""Work on many rows in chunks that fit in memory."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,59 +8,58 @@ from torch import Tensor
 
 from gpn.core.types import Inputs
 
-NUMBERS_AT_ONCE = 4_000_000
-NUMBERS_AT_ONCE_ON_A_GPU = 2**27
-CHANNELS = 64  # of a usual convolution, at every pixel
-BYTES_PER_NUMBER = 32  # a number in double precision, and copies of it on its way
+CHUNK_NUMBERS = 4_000_000  # on a CPU: they stay in its caches
+GPU_CHUNK_NUMBERS = 2**27
+CONV_CHANNELS = 64  # numbers that a usual convolution holds per pixel
+BYTES_PER_NUMBER = 32  # double precision, with temporary copies
 T = TypeVar("T")
 
 
 def chunk_size(numbers_per_row: int, device: torch.device, n_rows: int, n_pixels: int = 1) -> int:
-    """How many of the rows to begin with, if each makes that many numbers.
+    """The number of rows to start with, if each row makes `numbers_per_row` numbers.
 
-    A few million numbers keep a processor's caches warm, those of an image's layers on the way
-    among them; a GPU wants more to do at a time, as much as is free (which takes a while to ask:
-    where one piece is enough, it is tried without).
+    On a CPU the layers of an image count, too (`n_pixels`). A GPU takes as much as fits in its free
+    memory; asking for that is slow, so that work for one chunk starts without it.
     """
     if device.type == "cuda":
-        if n_rows * numbers_per_row <= NUMBERS_AT_ONCE_ON_A_GPU:
+        if n_rows * numbers_per_row <= GPU_CHUNK_NUMBERS:
             return max(1, n_rows)
-        most = min(NUMBERS_AT_ONCE_ON_A_GPU, free_bytes(device) // BYTES_PER_NUMBER)
-        return max(1, most // numbers_per_row)
-    return max(1, NUMBERS_AT_ONCE // max(numbers_per_row, CHANNELS * n_pixels))
+        numbers = min(GPU_CHUNK_NUMBERS, free_bytes(device) // BYTES_PER_NUMBER)
+        return max(1, numbers // numbers_per_row)
+    return max(1, CHUNK_NUMBERS // max(numbers_per_row, CONV_CHANNELS * n_pixels))
 
 
 def free_bytes(device: torch.device) -> int:
-    """What the GPU has left, and what torch holds of it without using it."""
+    """Free memory of a GPU, including what torch has reserved and does not use."""
     free, _ = torch.cuda.mem_get_info(device)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return free + unused
 
 
 def map_chunks(compute: Callable[[Inputs], T], rows: Inputs, size: int) -> list[T]:
-    """`compute` on rows of `size` at a time; where memory runs out, on half as many from there on.
+    """`compute` on chunks of `size` rows; where memory runs out, the size halves from there on.
 
-    Rows of no number are one part.
+    No rows at all are one empty chunk.
     """
-    done: list[T] = []
+    results: list[T] = []
     start = 0
-    while start < len(rows) or not done:
+    while start < len(rows) or not results:
         try:
-            part = rows if size >= len(rows) else rows[start : start + size]
-            done.append(compute(part))
+            chunk = rows if size >= len(rows) else rows[start : start + size]
+            results.append(compute(chunk))
             start += size
         except RuntimeError as error:
-            if size == 1 or not _out_of_memory(error):
+            if size == 1 or not _is_out_of_memory(error):
                 raise
             size = min(size, len(rows)) // 2 or 1
-    return done
+    return results
 
 
-def _out_of_memory(error: RuntimeError) -> bool:
-    """A processor's memory has no error class of its own."""
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """On a CPU, torch has no error class for it."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def joined(parts: list[Tensor], dim: int = 0) -> Tensor:
-    """All parts as one tensor; a single one is not copied."""
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+def join_chunks(chunks: list[Tensor], dim: int = 0) -> Tensor:
+    """All chunks as one tensor; a single chunk is not copied."""
+    return chunks[0] if len(chunks) == 1 else torch.cat(chunks, dim)

@@ -1,15 +1,17 @@
-"""What every configuration shares: frozen, keyword-only, and an unknown key is an error."""
+"""The base of all configurations: frozen, keyword-only, and an unknown key is an error."""
 
 import dataclasses
 import difflib
 import warnings
 from abc import ABCMeta
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, TypeVar
+
+from gpn.core.checks import is_count
 
 C = TypeVar("C", bound="Config")
 
-LARGEST = 1e100
+MAX_SETTING = 1e100
 
 
 class _ConfigType(ABCMeta):
@@ -20,7 +22,10 @@ class _ConfigType(ABCMeta):
         known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for name in settings:
             if name not in known:
-                raise TypeError(_unknown(cls.__name__, name, known))
+                hint = _nearest(name, known) or f"its keys are {', '.join(known)}."
+                raise TypeError(
+                    f"every key of {cls.__name__} must be one that it has, got {name!r}; {hint}"
+                )
         return super().__call__(*args, **settings)
 
 
@@ -49,12 +54,6 @@ def _current_names(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
     return {kind.renamed.get(name, name): value for name, value in settings.items()}
 
 
-def _unknown(owner: str, name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"its keys are {', '.join(known)}."
-    return f"every key of {owner} must be one that it has, got {name!r}; {hint}"
-
-
 def require_positive(owner: Config, *names: str) -> None:
     """Raise unless each named setting is a positive number."""
     for name in names:
@@ -69,31 +68,31 @@ def require_not_negative(owner: Config, *names: str) -> None:
         value = getattr(owner, name)
         if value != 0 and not _is_positive(value):
             raise ValueError(
-                f"{name} must not be negative, got {value!r:.60}; at most {LARGEST:g} makes sense."
+                f"{name} must not be negative, got {value!r:.60}; use at most {MAX_SETTING:g}."
             )
 
 
 def require_positive_if_given(owner: Config, *names: str) -> None:
-    """Raise unless each named setting is a positive number of a sane size, or None."""
+    """Raise unless each named setting is a positive number, or None."""
     for name in names:
         value = getattr(owner, name)
         if value is not None and not _is_positive(value):
             raise ValueError(
                 f"{name} must be positive, or None for a choice by the fit, and at most "
-                f"{LARGEST:g}, got {value!r:.60}."
+                f"{MAX_SETTING:g}, got {value!r:.60}."
             )
 
 
 def _is_positive(value: Any) -> bool:
-    """A positive number of a sane size: one of hundreds of digits would overflow later on."""
-    return isinstance(value, Real) and bool(0 < value <= LARGEST)  # type: ignore[operator]
+    """Larger numbers than `MAX_SETTING` would overflow in a fit."""
+    return isinstance(value, Real) and bool(0 < value <= MAX_SETTING)  # type: ignore[operator]
 
 
 def require_counts(owner: Config, *names: str) -> None:
-    """Raise unless each named setting is a whole number from 1 on."""
+    """Raise unless each named setting is a whole number of at least 1."""
     for name in names:
         value = getattr(owner, name)
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        if not is_count(value):
             raise ValueError(f"{name} must be a whole number of at least 1, got {name}={value!r}.")
 
 
@@ -107,6 +106,11 @@ def require_one_of(owner: Config, name: str, choices: tuple[str, ...]) -> None:
     """Raise unless the named setting is one of `choices`."""
     value = getattr(owner, name)
     if value not in choices:
-        close = difflib.get_close_matches(str(value), choices, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{hint}")
+        hint = _nearest(str(value), choices)
+        end = f"; {hint}" if hint else "."
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{end}")
+
+
+def _nearest(name: str, choices: list[str] | tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, choices, n=1)
+    return f"did you mean {close[0]!r}?" if close else ""

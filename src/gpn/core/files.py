@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writes: a file appears complete or not at all."""
 
 import errno
 import os
@@ -9,24 +9,23 @@ from contextlib import suppress
 from pathlib import Path
 
 SUFFIX = ".gpn"
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a temporary file in the same folder, sync it to disk, and rename it to `path`.
 
-def write_whole(path: Path, content: bytes) -> None:
-    """A temporary file in the same folder, renamed once all of it is on disk.
-
-    Whatever goes wrong, what was at `path` before stays as it was.
+    Whatever goes wrong, the file that was at `path` before stays as it was.
     """
     try:
         _write(path, content)
     except OSError as error:
-        message = _what_to_do(path, len(content), error)
-        raise OSError(*(given for given in (error.errno, message) if given)) from error
+        message = _advice(path, len(content), error)
+        raise OSError(*filter(None, (error.errno, message))) from error
 
 
 def _write(path: Path, content: bytes) -> None:
-    name = beside(path)
+    name = temporary_file(path)
     try:
         with open(name, "wb") as file:
             file.write(content)
@@ -36,31 +35,27 @@ def _write(path: Path, content: bytes) -> None:
     except BaseException:
         os.unlink(name)
         raise
-    _settle(path.parent)
+    _sync_folder(path.parent)
 
 
-def beside(path: Path) -> str:
+def temporary_file(path: Path) -> str:
     """A new, empty file in the folder of `path`, with the permissions of an ordinary one."""
-    name = path.parent / f"{_prefix(path)}{secrets.token_hex(4)}{SUFFIX}"
+    name = path.parent / f".{path.name}.{secrets.token_hex(4)}{SUFFIX}"
     os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return str(name)
 
 
-def sweep(path: Path) -> None:
-    """Remove what writers of `path` that were killed have left beside it."""
-    ours = re.compile(f"{re.escape(_prefix(path))}[0-9a-f]{{8}}{re.escape(SUFFIX)}")
-    with suppress(OSError):  # a folder need not be one that can be listed
-        for left in path.parent.iterdir():
-            if ours.fullmatch(left.name):
-                left.unlink(missing_ok=True)
+def remove_temporary_files(path: Path) -> None:
+    """Remove the temporary files that killed writers of `path` have left."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(SUFFIX)}")
+    with suppress(OSError):  # the folder may not allow a listing
+        for file in path.parent.iterdir():
+            if pattern.fullmatch(file.name):
+                file.unlink(missing_ok=True)
 
 
-def _prefix(path: Path) -> str:
-    return f".{path.name}."
-
-
-def _settle(folder: Path) -> None:
-    """The renaming itself on disk, where folders can be opened."""
+def _sync_folder(folder: Path) -> None:
+    """Bring the renaming to disk, where the system can open folders."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -69,12 +64,12 @@ def _settle(folder: Path) -> None:
             os.close(handle)
 
 
-def _what_to_do(path: Path, size: int, error: OSError) -> str:
-    what = f"{path} must be written whole, {size:,} bytes, got: {error.strerror or error}"
-    if error.errno not in FULL:
-        return f"{what}; make its folder one that exists and can be written, or choose another."
+def _advice(path: Path, size: int, error: OSError) -> str:
+    failure = f"{path} must be written whole, {size:,} bytes, got: {error.strerror or error}"
+    if error.errno not in DISK_FULL:
+        return f"{failure}; make its folder one that exists and can be written, or choose another."
     free = shutil.disk_usage(path.parent).free
     return (
-        f"{what}; the file that was there, if any, is as it was. Make room ({free:,} bytes are "
+        f"{failure}; the file that was there, if any, is as it was. Make room ({free:,} bytes are "
         "free there) or raise the limit on file sizes, or choose another folder."
     )

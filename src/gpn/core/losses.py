@@ -1,8 +1,8 @@
 """The terms of the objective, one pure function each.
 
-Each term that compares functions returns one number per function, shape ``(k,)``: the mean over
-rows of the sum over outputs. Their mean over k is the Monte-Carlo objective. Where the k functions
-are the 1 + q columns [b, A] of an affine generator, their *sum* is the exact expectation over z:
+A term that compares functions returns one number per function, shape ``(k,)``: the mean over rows
+of the sum over outputs. Their mean over k is the Monte-Carlo objective. Where the k functions are
+the 1 + q columns [b, A] of an affine generator, their *sum* is the exact expectation over z:
 
     E_z ‖(t + T z) − (b + A z)‖² = ‖t − b‖² + ‖T − A‖²_F        z ~ N(0, I)
 """
@@ -17,21 +17,30 @@ from gpn.core.types import Codes, Functions, Labels
 PerFunction = Float[Tensor, "k"]
 
 
+def data_loss(
+    fitted: Functions, y_obs: Tensor, noise: Float[Tensor, "#k n o"] | None = None
+) -> PerFunction:
+    """Squared error against y + η for targets ``(n, o)``, cross-entropy for class numbers."""
+    if y_obs.ndim == 1:
+        return cross_entropy(fitted, y_obs)
+    return squared_error(fitted, y_obs[None] if noise is None else y_obs[None] + noise)
+
+
 def squared_error(fitted: Functions, targets: Float[Tensor, "#k n o"]) -> PerFunction:
-    """(1/N) Σ_i ‖y_i − g(x_i, z_j)‖²; `targets` may differ from one anchor to the next."""
+    """(1/N) Σ_i ‖y_i − g(x_i, z_j)‖²; `targets` may differ between functions."""
     return _gap(fitted, targets).square().sum(-1).mean(-1)
 
 
 def cross_entropy(fitted: Functions, labels: Labels) -> PerFunction:
     """−(1/N) Σ_i log softmax(g(x_i, z_j))[y_i]."""
-    picked = labels.expand(len(fitted), -1)
-    losses = functional.cross_entropy(fitted.movedim(-1, 1), picked, reduction="none")
+    repeated = labels.expand(len(fitted), -1)
+    losses = functional.cross_entropy(fitted.movedim(-1, 1), repeated, reduction="none")
     return losses.mean(-1)
 
 
 def anchor_gap(generated: Functions, anchors: Functions) -> PerFunction:
     """(1/M) Σ_m ‖δ_j(x'_m)‖² with δ_j = g(·, z_j) − f(·; θ_j): rows taken as independent."""
-    return _gap(generated, anchors).square().sum(-1).mean(-1)
+    return squared_error(generated, anchors)
 
 
 def joint_gap(
@@ -52,16 +61,7 @@ def code_kl(codes: Codes) -> Float[Tensor, ""]:
 
 
 def _gap(fitted: Functions, targets: Float[Tensor, "#k n o"]) -> Functions:
-    """In float32 at least: two numbers of bfloat16 agree in three digits or are far apart."""
+    """The difference in float32 at least: bfloat16 has three digits, too few for a difference."""
     if fitted.dtype == targets.dtype == torch.bfloat16:
         return fitted.float() - targets
     return fitted - targets
-
-
-def data_loss(
-    fitted: Functions, y_obs: Tensor, noise: Float[Tensor, "#k n o"] | None = None
-) -> Float[Tensor, "k"]:
-    """Squared error against y + η for targets ``(n, o)``, cross-entropy for class numbers."""
-    if y_obs.ndim == 1:
-        return cross_entropy(fitted, y_obs)
-    return squared_error(fitted, y_obs[None] if noise is None else y_obs[None] + noise)

@@ -1,4 +1,4 @@
-"""What there is to learn from: labeled rows and a pool of unlabeled ones."""
+"""What a fit learns from: labeled rows and a pool of unlabeled ones."""
 
 import copy
 from collections.abc import Callable
@@ -7,21 +7,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from gpn.core.checks import require_count
-from gpn.core.pools.base import DatasetPool, Pool, SamplerPool, TensorPool, check_finite, floating
+from gpn.core.checks import require_count, require_finite
+from gpn.core.pools.base import Pool, SamplerPool, TensorPool
 from gpn.core.pools.disk import DiskPool
-from gpn.core.types import as_generator
+from gpn.core.pools.rows import DatasetPool
+from gpn.core.types import as_floating, as_generator
 
-MAX_CLASSES = 100_000  # without being told of more
+MAX_CLASSES = 100_000  # unless n_classes says more
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a fitted posterior must know of its task: the shapes of x and y, and the kind of y."""
+    """What a posterior must know of its task: the shapes of x and y, and the kind of y."""
 
     input_shape: tuple[int, ...]
     n_outputs: int
@@ -31,7 +33,7 @@ class Signature:
 class Task:
     """Labels (x_obs, y_obs) and a pool; integer y means classification, floating y regression.
 
-    Values are used as given: no scaling happens here.
+    Values are used as they are: no scaling happens here.
 
     Shape
         x: ``(n, d)``, or ``(n, *d)`` for images. y: ``(n, o)`` targets (a vector becomes one
@@ -93,17 +95,17 @@ class Task:
         moved.pool = None if self.pool is None else self.pool.to(device, dtype)
         return moved
 
-    def required_pool(self, who: str) -> Pool:
-        """The pool, or an error that says that `who` cannot do without one."""
+    def required_pool(self, method: str) -> Pool:
+        """The pool; without one, an error that names the `method` that needs it."""
         if self.pool is None:
             raise ValueError(
-                f"{who} must have a pool of unlabeled inputs, got pool=None; pass "
-                "Task(x, y, pool=...) with unlabeled rows, or gpn.box(low, high) to make some up."
+                f"{method} must have a pool of unlabeled inputs, got pool=None; pass "
+                "Task(x, y, pool=...) with unlabeled rows, or gpn.box(low, high) to generate some."
             )
         return self.pool
 
     def augmented(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """Rows as a training step sees them: augmented anew each time, where the task says how."""
+        """Rows for one training step, newly augmented if the task has an augmentation."""
         if self.augment is None:
             return x
         changed = self.augment(x, rng)
@@ -115,7 +117,7 @@ class Task:
         return changed
 
     def with_inputs(self, x_obs: Tensor, pool: Pool) -> "Task":
-        """The same labels on other rows, such as features of the given ones."""
+        """The same labels on other inputs, such as features of these."""
         other = copy.copy(self)
         other.x_obs, other.pool = x_obs, pool
         return other
@@ -123,47 +125,41 @@ class Task:
     def subset(self, rows: Tensor) -> "Task":
         """The task with the labels of `rows` (indices) only, and the same pool."""
         part = copy.copy(self)
-        picked = rows.to(self.x_obs.device)
-        part.x_obs, part.y_obs = self.x_obs[picked], self.y_obs[picked]
+        indices = rows.to(self.x_obs.device)
+        part.x_obs, part.y_obs = self.x_obs[indices], self.y_obs[indices]
         return part
 
 
 def as_tensor(values: Any, name: str) -> Tensor:
-    """A tensor of `values`: tensors as they are, anything else through numpy."""
-    if isinstance(values, Tensor):
-        return _real(values, name)
+    """`values` as a tensor of real numbers; anything but a tensor goes through numpy."""
     try:
-        array = np.asarray(values)
-        if array.dtype == object:
-            array = array.astype(np.float64)
-        return _real(torch.tensor(np.array(array)), name)
+        tensor = values if isinstance(values, Tensor) else torch.tensor(_numeric_array(values))
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"{name} must be a table of numbers with equal rows, got {type(values).__name__} "
             f"that cannot be read as one ({error}); encode text and categories first."
         ) from error
+    if tensor.is_complex():
+        raise TypeError(f"{name} must be real numbers, got {tensor.dtype}.")
+    return tensor
 
 
-def _real(values: Tensor, name: str) -> Tensor:
-    if values.is_complex():
-        raise TypeError(f"{name} must be real numbers, got {values.dtype}.")
-    return values
+def _numeric_array(values: Any) -> NDArray[Any]:
+    array = np.array(values)
+    return array.astype(np.float64) if array.dtype == object else array
 
 
 def _inputs(x: Any) -> Tensor:
-    rows = floating(as_tensor(x, "x").detach())
+    rows = as_floating(as_tensor(x, "x").detach())
     if rows.ndim < 2:
         raise ValueError(
             f"x must be rows of inputs, shape (n, d) or (n, ...), got {tuple(rows.shape)}; "
             "for one feature try x.reshape(-1, 1)."
         )
-    if len(rows) == 0:
-        raise ValueError(f"x must hold at least one row, got shape {tuple(rows.shape)}.")
     if rows.numel() == 0:
-        raise ValueError(
-            f"x must hold at least one number in each row, got shape {tuple(rows.shape)}."
-        )
-    check_finite(rows, "x")
+        what = "at least one number in each row" if len(rows) else "at least one row"
+        raise ValueError(f"x must hold {what}, got shape {tuple(rows.shape)}.")
+    require_finite(rows, "x")
     return rows
 
 
@@ -177,19 +173,8 @@ def _targets(y: Any) -> Tensor:
         raise ValueError(
             f"y must be a vector or a table of targets, (n,) or (n, o), got {tuple(targets.shape)}."
         )
-    check_finite(targets, "y")
+    require_finite(targets, "y")
     return targets
-
-
-def _cast(values: Tensor, dtype: torch.dtype, name: str) -> Tensor:
-    """Finite values as `dtype`, in which they must be finite, too."""
-    cast = values.to(dtype)
-    if cast is not values and not bool(cast.isfinite().all()):
-        raise ValueError(
-            f"{name} must fit {dtype}, of at most {torch.finfo(dtype).max:.2g}, got values up to "
-            f"{float(values.abs().max()):.3g}; scale it, or use float64 for x and in TrainConfig."
-        )
-    return cast
 
 
 def _class_numbers(labels: Tensor) -> Tensor:
@@ -208,6 +193,17 @@ def _class_numbers(labels: Tensor) -> Tensor:
     return labels
 
 
+def _cast(values: Tensor, dtype: torch.dtype, name: str) -> Tensor:
+    """Finite values as `dtype`, which must be able to hold them."""
+    cast = values.to(dtype)
+    if cast is not values and not bool(cast.isfinite().all()):
+        raise ValueError(
+            f"{name} must fit {dtype}, of at most {torch.finfo(dtype).max:.2g}, got values up to "
+            f"{float(values.abs().max()):.3g}; scale it, or use float64 for x and in TrainConfig."
+        )
+    return cast
+
+
 def _n_outputs(y_obs: Tensor, n_classes: int | None) -> int:
     if y_obs.ndim == 2:
         if n_classes is not None:
@@ -216,7 +212,7 @@ def _n_outputs(y_obs: Tensor, n_classes: int | None) -> int:
     seen = int(y_obs.max()) + 1
     if n_classes is None and seen > MAX_CLASSES:
         raise ValueError(
-            f"class numbers must be 0, 1, 2, ..., got {seen - 1}; renumber the classes, or say "
+            f"class numbers must be 0, 1, 2, ..., got {seen - 1}; renumber the classes, or pass "
             f"n_classes={seen} if there are so many."
         )
     classes = max(seen, 2) if n_classes is None else require_count("n_classes", n_classes)
@@ -227,8 +223,8 @@ def _n_outputs(y_obs: Tensor, n_classes: int | None) -> int:
     return classes
 
 
-def pool_outside_memory(pool: Any) -> Pool | None:
-    """A pool, a Dataset, a memory-mapped array or a sampler as a `Pool`; None of plain rows."""
+def lazy_pool(pool: Any) -> Pool | None:
+    """A pool, a Dataset, a memory-mapped array or a sampler as a `Pool`; None for plain rows."""
     if isinstance(pool, Pool):
         return pool
     if isinstance(pool, Dataset):
@@ -239,10 +235,10 @@ def pool_outside_memory(pool: Any) -> Pool | None:
 
 
 def _as_pool(pool: Any, x_obs: Tensor) -> Pool:
-    """`pool` as a `Pool`, after a look at two of its rows."""
-    made = pool_outside_memory(pool)
+    """`pool` as a `Pool`, if its rows have the shape of x; two of them are drawn to see that."""
+    made = lazy_pool(pool)
     if made is None:
-        made = TensorPool(floating(as_tensor(pool, "pool").detach()))
+        made = TensorPool(as_floating(as_tensor(pool, "pool").detach()))
     rows = made.draw(2, as_generator(0))
     if rows.shape[1:] != x_obs.shape[1:]:
         raise ValueError(

@@ -1,8 +1,10 @@
-"""The axes, said once.
+"""Tensor types and random generators that all modules share.
+
+One letter per axis:
 
     k  anchors (prior networks and their codes)     q  code dimensions
     s  draws (functions from the posterior)         n  rows        m  pool rows in a batch
-    o  outputs: regression targets or logits        *d  whatever shape one input has
+    o  outputs: regression targets or logits        *d  the shape of one input
 
 Draws are sample-first, ``(s, n, o)``.
 """
@@ -24,7 +26,7 @@ Rng = torch.Generator | int | None
 
 
 def as_generator(rng: Rng, device: torch.device | str = "cpu") -> torch.Generator:
-    """A fresh generator on `device`, seeded by `rng`; a given generator moves on by one number.
+    """A new generator on `device`, seeded by `rng`; a generator `rng` advances by one number.
 
     No global random state is read or written: None takes its seed from the operating system.
     """
@@ -42,21 +44,21 @@ def as_generator(rng: Rng, device: torch.device | str = "cpu") -> torch.Generato
     return generator.manual_seed(int(rng))
 
 
-def laid_out(x: Inputs) -> Inputs:
-    """Images on a GPU with their channels last in memory, as its convolutions like them."""
-    if x.ndim == 4 and x.device.type == "cuda":
-        return x.contiguous(memory_format=torch.channels_last)
-    return x
-
-
-def as_stored(x: Inputs) -> Tensor:
-    """The same numbers with axes in the order of memory, which a GPU sums many times faster."""
-    if x.is_contiguous():
-        return x
-    return x.permute(sorted(range(x.ndim), key=x.stride, reverse=True))
-
-
 def normal(shape: tuple[int, ...], rng: torch.Generator, like: Tensor) -> Tensor:
     """Standard normal numbers of `shape` from `rng`, with the dtype and on the device of `like`."""
     drawn = torch.randn(shape, generator=rng, device=rng.device, dtype=like.dtype)
     return drawn.to(like.device)
+
+
+def as_floating(values: Tensor) -> Tensor:
+    """Integers in the default dtype, floats of 16 bits as float32, other floats unchanged."""
+    if not values.is_floating_point():
+        return values.to(torch.get_default_dtype())
+    return values.float() if values.dtype.itemsize < 4 else values
+
+
+def channels_last(x: Inputs) -> Inputs:
+    """Images on a GPU in the memory order that convolutions there prefer; other rows unchanged."""
+    if x.ndim == 4 and x.device.type == "cuda":
+        return x.contiguous(memory_format=torch.channels_last)
+    return x

@@ -1,7 +1,4 @@
-"""What a fit finds out about itself: a value, a verdict and a sentence each, and its warnings.
-
-Warnings that point at the line of whoever called, however deep in the library they arise.
-"""
+"""The warnings of the library, and the diagnostics of a fit that lead to some of them."""
 
 import os
 import sys
@@ -12,51 +9,53 @@ from pathlib import Path
 
 GOOD, DOUBTFUL, UNKNOWN = VERDICTS = ("good", "doubtful", "not known")
 
+LIBRARY_FOLDER = f"{Path(__file__).parents[1]}{os.sep}"
+
 
 class GPNWarning(UserWarning):
-    """All that gpn warns of: `warnings.simplefilter("ignore", gpn.GPNWarning)` silences it."""
+    """Base of all: `warnings.simplefilter("ignore", gpn.GPNWarning)` silences every one."""
 
 
 class PoolWarning(GPNWarning):
-    """The unlabeled rows seem to be like the labeled ones, all of them."""
+    """All unlabeled rows seem to follow the distribution of the labeled ones."""
 
 
 class AxesWarning(GPNWarning):
-    """The code's axes hold too little of the prior, or of the posterior."""
+    """The code's axes explain too little variance of the prior, or of the posterior."""
 
 
 class CodesWarning(GPNWarning):
-    """The learnt codes are not as N(0, I), from which functions are drawn."""
+    """The learnt codes are far from N(0, I), the distribution that new codes are drawn from."""
 
 
 class SearchWarning(GPNWarning):
-    """The best β was the first or the last that was tried."""
+    """The best β was the smallest or the largest candidate."""
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing looked at. verdict: "good", "doubtful" or "not known"; value: None if not known."""
+    """One finding of a fit about itself.
+
+    verdict: "good", "doubtful" or "not known"; value: None where it is not known.
+    """
 
     value: float | None
     verdict: str
     sentence: str
 
 
-def warn_of(
-    found: Mapping[str, Diagnostic], kinds: Mapping[str, type[GPNWarning]], stacklevel: int
+def warn_doubtful(
+    diagnostics: Mapping[str, Diagnostic], categories: Mapping[str, type[GPNWarning]]
 ) -> None:
-    """A warning of its kind for each that is doubtful."""
-    for name, diagnostic in found.items():
+    """Warn of each doubtful diagnostic, in the category of its name."""
+    for name, diagnostic in diagnostics.items():
         if diagnostic.verdict == DOUBTFUL:
-            warnings.warn(diagnostic.sentence, kinds[name], stacklevel=stacklevel + 1)
+            warn_caller(diagnostic.sentence, categories[name])
 
 
-HERE = f"{Path(__file__).parents[1]}{os.sep}"
-
-
-def warn_caller(message: str | GPNWarning, kind: type[GPNWarning] | None = None) -> None:
-    """Warn at the nearest line outside the library."""
+def warn_caller(message: str | GPNWarning, category: type[GPNWarning] | None = None) -> None:
+    """Warn at the nearest line outside the library: the line that the user can change."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(HERE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY_FOLDER):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, kind, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)

@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from gpn.core.pools.base import Pool, bounded_rows
+from gpn.core.pools.base import Pool, max_sampled_rows
 from gpn.core.posterior.base import Posterior
-from gpn.core.task import Task, pool_outside_memory
+from gpn.core.task import Task, lazy_pool
 from gpn.core.types import as_generator
 from gpn.estimators.chunks import in_chunks
 from gpn.estimators.conformal import conformal_rank
@@ -142,14 +142,14 @@ class Estimator(BaseEstimator):
     def _scaled_pool(self, X: Array, X_unlabeled: Any) -> torch.Tensor | Pool | None:
         """Unlabeled rows, scaled as they and the labels want it; a sample stands for a big pool."""
         check_kind(X_unlabeled)
-        source = pool_outside_memory(X_unlabeled)
+        source = lazy_pool(X_unlabeled)
         if source is None:
             rows = None
             if X_unlabeled is not None:
                 rows = checked_rows(X_unlabeled, X, self._validated)
             self.x_scale_ = self._scale(X, rows)
             return None if rows is None else self._rows(rows)
-        sample = to_numpy(source.sample(bounded_rows(X[0].size), as_generator(0)))
+        sample = to_numpy(source.sample(max_sampled_rows(X[0].size), as_generator(0)))
         self.x_scale_ = self._scale(X, checked_rows(sample, X, self._validated))
         return source.mapped(lambda part: self._rows(to_numpy(part)))
 

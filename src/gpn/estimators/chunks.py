@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 from torch.utils.data import Dataset
 
-from gpn.core.pools.base import RowPool
-from gpn.core.task import pool_outside_memory
+from gpn.core.pools.rows import RowPool
+from gpn.core.task import lazy_pool
 from gpn.training.progress import progress_bar
 
 CHUNK_ROWS = 20_000
@@ -27,11 +27,11 @@ def in_chunks(method: M) -> M:
     def answers(self: Any, X: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(X, np.memmap | Dataset | RowPool):
             return method(self, X, *args, **options)
-        rows = pool_outside_memory(X)
+        rows = lazy_pool(X)
         assert isinstance(rows, RowPool)
         found: list[Any] = []
         with progress_bar("rows", show=True if self.verbose else None) as report:
-            for piece in rows.pieces(CHUNK_ROWS):
+            for piece in rows.chunks(CHUNK_ROWS):
                 found.append(method(self, piece.numpy(), *args, **options))
                 report(min(len(found) * CHUNK_ROWS, len(rows)), len(rows), {})
         return _joined(found)

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from gpn import metrics
-from gpn.core.posterior.base import Posterior, root_of
+from gpn.core.posterior.base import Posterior, sample_covariance_root
 from gpn.estimators import active_learning as acquisition
 from gpn.estimators.base import (
     DRAWS,
@@ -88,7 +88,7 @@ class Classifier(ClassifierMixin, CalibratedSets):
         some = most_unknown(self.posterior_.mutual_information(x).cpu(), max(MAX_CANDIDATES, n))
         p = self._draws(x[some], DRAWS, 0).softmax(-1)
         noise = float((p.mean(0) * (1 - p.mean(0))).mean())
-        picked = acquisition.reduce_variance(root_of(p), n, noise)
+        picked = acquisition.reduce_variance(sample_covariance_root(p), n, noise)
         return to_numpy(some[picked])
 
     def _scores(self, x: torch.Tensor, posterior: Posterior | None = None) -> Array:

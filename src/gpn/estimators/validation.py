@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from gpn.core.task import pool_outside_memory
+from gpn.core.task import lazy_pool
 from gpn.core.types import as_generator
 from gpn.core.warnings import GPNWarning, warn_caller
 from gpn.methods.gpn.pool.synthetic import synthetic_outliers
@@ -44,7 +44,7 @@ def check_kind(given: Any) -> None:
             f"{KINDS}, got a path, {str(given)!r:.200}; read it first, with np.load or "
             "pandas.read_csv, or use gpn.DiskPool(path) for an .npy file of many rows."
         )
-    inside = given is not None and pool_outside_memory(given) is None
+    inside = given is not None and lazy_pool(given) is None
     if inside and (isinstance(given, dict | set) or len(shape_of(given)) == 0):
         raise TypeError(f"{KINDS}, got {type(given).__name__}.")
     if inside and len(shape_of(given)) == 1:

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from gpn.core.config import Config, require_one_of, require_positive
 from gpn.core.losses import data_loss
-from gpn.core.networks.layers import ACTIVATIONS, fresh
-from gpn.core.networks.trunks import MLPTrunk, Trunk, refuse_extras
+from gpn.core.networks.layers import ACTIVATIONS, build_sequential
+from gpn.core.networks.trunks import MLPTrunk, Trunk, require_plain_trunk
 from gpn.core.posterior.base import FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
 from gpn.core.types import Draws, Inputs, Rng, as_generator
@@ -97,10 +97,12 @@ class DropoutNetwork(nn.Module):
 
     def __init__(self, trunk: Trunk, signature: Signature, rng: torch.Generator) -> None:
         super().__init__()
-        refuse_extras(trunk, "a dropout network, which has its own rate,")
+        require_plain_trunk(trunk, "a dropout network, which has its own rate,")
         self.features, size = trunk.features(signature.input_shape, rng)
         sizes = (size, *trunk.widths, signature.n_outputs)
-        self.layers = fresh(lambda: [nn.Linear(*pair) for pair in itertools.pairwise(sizes)], rng)
+        self.layers = build_sequential(
+            lambda: [nn.Linear(*pair) for pair in itertools.pairwise(sizes)], rng
+        )
         self.activation = ACTIVATIONS[trunk.activation]()
         learnt = next(self.features.parameters(), None) is not None
         self.mask_sizes = (size if learnt else 0, *trunk.widths)

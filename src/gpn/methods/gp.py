@@ -31,10 +31,10 @@ from gpn.core.config import (
     require_positive,
     require_positive_if_given,
 )
-from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, positive
+from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, require_draws
 from gpn.core.posterior.gaussian import GaussianPosterior
 from gpn.core.priors.cholesky import cholesky
-from gpn.core.priors.evidence import evidence_noise_std
+from gpn.core.priors.evidence import gram_noise_std
 from gpn.core.priors.prior import MLPPrior
 from gpn.core.task import Signature, Task
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
@@ -91,18 +91,12 @@ def learnt(config: GPConfig, x: Inputs, y: Outputs) -> GPConfig:
     if config.kernel == "rbf" and None in _rbf_settings(config):
         return config.replace(**_fit_rbf(config, x, y))
     if config.noise_std is None:
-        return config.replace(noise_std=_fit_noise(_kernel(config)(x, x), y))
+        return config.replace(noise_std=gram_noise_std(_kernel(config)(x, x), y))
     return config
 
 
 def _rbf_settings(config: GPConfig) -> tuple[float | None, float | None, float | None]:
     return config.output_scale, config.length_scale, config.noise_std
-
-
-def _fit_noise(gram: Square, y: Outputs) -> float:
-    """argmax over σ of log N(y; 0, K + σ² I), by the eigenvalues of K."""
-    values, vectors = torch.linalg.eigh(gram)
-    return evidence_noise_std(values, vectors.T @ y, 0.0, len(y))
 
 
 def _fit_rbf(config: GPConfig, x: Inputs, y: Outputs) -> dict[str, float]:
@@ -242,6 +236,9 @@ class GPPosterior(GaussianPosterior):
         self.cholesky = cholesky(gram, "the covariance of the labels")
         self.alpha = torch.cholesky_solve(y_obs, self.cholesky)
 
+    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
+        return self.mean(x), self.variance(x)
+
     def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
         return self.kernel(self._rows(x), self.x_obs) @ self.alpha
 
@@ -257,10 +254,10 @@ class GPPosterior(GaussianPosterior):
         """Exact joint draws at the rows of `x`, by a Cholesky factor of their covariance."""
         rows, generator = self._rows(x), as_generator(rng, self.device)
         if len(rows) == 0:
-            return rows.new_zeros(positive(n), 0, self.n_outputs)
+            return rows.new_zeros(require_draws(n), 0, self.n_outputs)
         matrix = self._matrix(rows)
         matrix.diagonal().add_(self.config.jitter * float(matrix.diagonal().max()))
-        noise = normal((positive(n), len(rows), self.n_outputs), generator, rows)
+        noise = normal((require_draws(n), len(rows), self.n_outputs), generator, rows)
         return self.mean(rows) + cholesky(matrix, "the covariance at the rows") @ noise
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from gpn.core.files import write_whole
+from gpn.core.files import write_atomically
 from gpn.core.posterior.base import Posterior
 from gpn.core.task import Signature
 from gpn.core.warnings import Diagnostic
@@ -148,7 +148,7 @@ def _plain_checks(found: dict[str, Diagnostic]) -> dict[str, Any]:
 
 def write(saved: Saved) -> None:
     """Write the file whole, or leave what was there before."""
-    write_whole(saved.path, to_bytes(saved.tensors, metadata=saved.header))
+    write_atomically(saved.path, to_bytes(saved.tensors, metadata=saved.header))
 
 
 def _read(path: Path) -> Saved:

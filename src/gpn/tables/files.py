@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpn.core.files import beside
+from gpn.core.files import temporary_file
 from gpn.data.bounded import most_unfolded
 from gpn.tables.column_types import TableError, are_codes
 from gpn.tables.encoder import check_names, texts_of
@@ -227,7 +227,7 @@ def temporary(path: Path) -> str:
     if path.is_dir():
         raise TableError(f"--out must be a file, got the folder {path}; name a file in it.")
     try:
-        return beside(path)
+        return temporary_file(path)
     except OSError as error:
         raise TableError(
             f"the folder of {path} must exist and be writable, got {error.strerror}; "

@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 
 from gpn.core.config import Config
-from gpn.core.files import sweep, write_whole
+from gpn.core.files import remove_temporary_files, write_atomically
 from gpn.core.task import Task
 from gpn.core.types import Rng
 from gpn.training.fingerprint import fingerprint
@@ -68,7 +68,7 @@ class CheckpointSession:
                 f"a checkpoint must lie in a folder that exists, got {self.path}; make the folder."
             )
         if writer:
-            sweep(self.path)
+            remove_temporary_files(self.path)
         if self.path.exists():
             self.runs = _read(self.path, facts)
 
@@ -94,7 +94,7 @@ class CheckpointSession:
             for number, run in enumerate(self.runs)
             for name, tensor in run.tensors.items()
         }
-        write_whole(self.path, to_bytes(tensors, metadata=self._header()))
+        write_atomically(self.path, to_bytes(tensors, metadata=self._header()))
         now = time.monotonic()
         self.due = now + max(self.every, (now - started) / MAX_WRITING_SHARE)
 

@@ -87,5 +87,5 @@ class TestRamps:
             assert torch.equal(again.mean(x), posterior.mean(x))
 
     def test_not_together_with_waves(self) -> None:
-        with pytest.raises(ValueError, match=r"waves or ramps, got fourier=2 and ramps=3"):
+        with pytest.raises(ValueError, match=r"ramps, not both, got fourier=2 and ramps=3"):
             gpn.MLPTrunk(fourier=2, ramps=3)

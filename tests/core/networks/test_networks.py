@@ -13,9 +13,9 @@ from gpn.core.networks.layers import (
     ACTIVATIONS,
     Dropout,
     Erf,
+    build_sequential,
     conv_features,
     conv_stack,
-    fresh,
     mlp,
 )
 from gpn.methods.gpn.model.generator import ConcatGenerator
@@ -27,7 +27,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 def test_mlp_is_its_formula() -> None:
     """W₃ φ(W₂ φ(W₁ x + b₁) + b₂) + b₃, linear at the end."""
-    network = fresh(lambda: mlp((2, 5, 4, 3), "tanh"), seeded())
+    network = build_sequential(lambda: mlp((2, 5, 4, 3), "tanh"), seeded())
     x = torch.randn(6, 2, generator=seeded(1))
     w1, b1, w2, b2, w3, b3 = network.parameters()
     by_hand = (((x @ w1.T + b1).tanh() @ w2.T + b2).tanh()) @ w3.T + b3
@@ -41,14 +41,14 @@ def test_conv_features_counts_what_conv_stack_makes(
     size: tuple[int, int], channels: tuple[int, ...], halve_by: str
 ) -> None:
     shape = (2, *size)
-    stack = fresh(lambda: conv_stack(shape, channels, "relu", halve_by), seeded())
+    stack = build_sequential(lambda: conv_stack(shape, channels, "relu", halve_by), seeded())
     assert stack(torch.zeros(3, *shape)).shape == (3, conv_features(shape, channels))
 
 
 def test_a_max_looks_at_all_pixels_and_a_stride_at_every_other() -> None:
     """The same weights: what a stride keeps is one of the four that the max is taken over."""
     by_max, by_stride = (
-        fresh(lambda how=how: conv_stack((1, 8, 8), (3,), "relu", how), seeded())
+        build_sequential(lambda how=how: conv_stack((1, 8, 8), (3,), "relu", how), seeded())
         for how in ("max", "stride")
     )
     x = torch.randn(5, 1, 8, 8, generator=seeded(1))
@@ -74,7 +74,9 @@ def test_convolutions_need_channels(config: type[gpn.ConvTrunk | gpn.ConvPrior])
 
 def test_fresh_weights_are_uniform_within_one_over_root_fan_in() -> None:
     """U[−b, b] with b = 1/√fan-in has variance b²/3."""
-    network = fresh(lambda: [nn.Linear(25, 400), nn.Flatten(), nn.Conv2d(4, 300, 3)], seeded())
+    network = build_sequential(
+        lambda: [nn.Linear(25, 400), nn.Flatten(), nn.Conv2d(4, 300, 3)], seeded()
+    )
     network.requires_grad_(False)
     for layer, fan_in in ((network[0], 25), (network[2], 36)):
         bound = fan_in**-0.5
@@ -86,9 +88,11 @@ def test_fresh_weights_are_uniform_within_one_over_root_fan_in() -> None:
 
 def test_fresh_takes_randomness_from_its_argument_alone() -> None:
     before = torch.get_rng_state()
-    first = fresh(lambda: mlp((3, 8, 1), "relu"), seeded(1))
+    first = build_sequential(lambda: mlp((3, 8, 1), "relu"), seeded(1))
     assert torch.equal(torch.get_rng_state(), before)
-    again, other = (fresh(lambda: mlp((3, 8, 1), "relu"), seeded(seed)) for seed in (1, 2))
+    again, other = (
+        build_sequential(lambda: mlp((3, 8, 1), "relu"), seeded(seed)) for seed in (1, 2)
+    )
     assert torch.equal(first[0].weight, again[0].weight)
     assert not torch.equal(first[0].weight, other[0].weight)
     assert all(parameter.requires_grad for parameter in first.parameters())
@@ -210,7 +214,7 @@ def test_widths_must_be_positive(
 
 
 def test_dropout_is_for_training_alone() -> None:
-    network = fresh(lambda: mlp((2, 50, 50, 1), "relu", 0.5), seeded())
+    network = build_sequential(lambda: mlp((2, 50, 50, 1), "relu", 0.5), seeded())
     x = torch.randn(20, 2, generator=seeded(1))
     assert sum(isinstance(layer, nn.Dropout) for layer in network) == 2
     with torch.random.fork_rng():

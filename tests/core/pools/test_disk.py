@@ -1,4 +1,4 @@
-"""Pools on disk: the rows of the file, uniformly, the same however far ahead they are read."""
+"""Pools on disk: the rows of the file, uniformly, the same however many are prefetched."""
 
 import math
 import threading
@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 import gpn
-from gpn.core.pools.base import Pool, RowPool, TensorPool, distinct
+from gpn.core.pools.base import Pool, TensorPool, distinct
+from gpn.core.pools.rows import RowPool
 from gpn.methods.gpn.pool import stored as sample
 from gpn.training import checkpoint
 from gpn.training.checkpoint import CheckpointSession
@@ -66,7 +67,7 @@ def test_rows_are_those_of_the_file(kind: str, tmp_path: Path) -> None:
     everything = pool.sample(1000, seeded())
     assert len(pool) == len(everything) == 130
     np.testing.assert_array_equal(everything[everything[:, 0].argsort()].numpy(), rows)
-    np.testing.assert_array_equal(torch.cat(list(pool.pieces(48))).numpy(), rows)
+    np.testing.assert_array_equal(torch.cat(list(pool.chunks(48))).numpy(), rows)
 
 
 @pytest.mark.parametrize(("kind", "block"), [("npy", 1), ("npy", 3), ("parquet", 1)])
@@ -93,16 +94,16 @@ def test_blocks_are_neighbours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
-def test_what_is_read_ahead_is_what_would_be_read_now(kind: str, tmp_path: Path) -> None:
+def test_prefetched_rows_are_those_that_would_be_read_now(kind: str, tmp_path: Path) -> None:
     rows = table(300)
-    folders = [tmp_path / name for name in ("now", "ahead")]
+    folders = [tmp_path / name for name in ("now", "prefetched")]
     for folder in folders:
         folder.mkdir()
-    pools = [stored(kind, at, rows, ahead=n) for at, n in zip(folders, (0, 5), strict=True)]
-    now, ahead = (pool.draws(7, seeded(3)) for pool in pools)
+    pools = [stored(kind, at, rows, prefetch=n) for at, n in zip(folders, (0, 5), strict=True)]
+    now, prefetched = (pool.draws(7, seeded(3)) for pool in pools)
     for _ in range(150):
-        assert torch.equal(now.next(seeded()), ahead.next(seeded()))
-    ahead.close()
+        assert torch.equal(now.next(seeded()), prefetched.next(seeded()))
+    prefetched.close()
     assert readers() == []
 
 
@@ -124,18 +125,18 @@ class Slow(RowPool):
     """Zeros that take a while to read; fails from read number `bad` on."""
 
     def __init__(self, seconds: float = 0.0, bad: int = 10**9) -> None:
-        super().__init__(ahead=3)
+        super().__init__(prefetch=3)
         self.seconds, self.bad, self.count = seconds, bad, 0
 
     def __len__(self) -> int:
         return 100
 
-    def read(self, numbers: Tensor) -> Tensor:
+    def read(self, indices: Tensor) -> Tensor:
         time.sleep(self.seconds)
         self.count += 1
         if self.count > self.bad:
             raise OSError("the disk is gone")
-        return torch.zeros(len(numbers), 1)
+        return torch.zeros(len(indices), 1)
 
 
 def test_reading_goes_on_while_the_step_computes() -> None:
@@ -173,18 +174,20 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
-def test_a_fit_does_not_hang_on_the_reader(kind: str, quick: gpn.GPNConfig, tmp_path: Path) -> None:
-    first = learnt(quick, line_pool(tmp_path, kind, ahead=0))
-    assert same(first, learnt(quick, line_pool(tmp_path, kind, ahead=4)))
+def test_a_fit_does_not_depend_on_prefetching(
+    kind: str, quick: gpn.GPNConfig, tmp_path: Path
+) -> None:
+    first = learnt(quick, line_pool(tmp_path, kind, prefetch=0))
+    assert same(first, learnt(quick, line_pool(tmp_path, kind, prefetch=4)))
     assert not same(first, learnt(quick, gpn.box([-2.0], [2.0])))
     assert readers() == []
 
 
-def test_ensembles_read_ahead(tmp_path: Path) -> None:
+def test_ensembles_prefetch(tmp_path: Path) -> None:
     x = torch.tensor([[-1.0], [1.0]])
     method = gpn.methods.get("ensemble-or", n_members=2, train=gpn.TrainConfig(steps=20))
     fits = [
-        method.fit(gpn.Task(x, x, pool=line_pool(tmp_path, ahead=n)), rng=0).sample(x, 2, rng=0)
+        method.fit(gpn.Task(x, x, pool=line_pool(tmp_path, prefetch=n)), rng=0).sample(x, 2, rng=0)
         for n in (0, 2)
     ]
     assert torch.equal(*fits)
@@ -216,7 +219,7 @@ def test_a_killed_fit_is_taken_up(
 
 def test_a_table_of_rows_is_sampled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spectral codes: a bounded sample, without replacement, for all trainings of the fit."""
-    monkeypatch.setattr(sample, "bounded_rows", lambda size: 50)
+    monkeypatch.setattr(sample, "max_sampled_rows", lambda size: 50)
     pool, seen = line_pool(tmp_path), []
     monkeypatch.setattr(TensorPool, "__init__", _noting(seen, TensorPool.__init__))
     config = gpn.GPNConfig(
@@ -254,7 +257,7 @@ def test_joint_anchors_take_few_rows(line: gpn.Task, tmp_path: Path) -> None:
     pool = line_pool(tmp_path)
     read: list[int] = []
     own = pool.rows.read
-    pool.rows.read = lambda numbers: (read.append(len(numbers)), own(numbers))[1]  # type: ignore[method-assign]
+    pool.rows.read = lambda indices: (read.append(len(indices)), own(indices))[1]  # type: ignore[method-assign]
     gpn.GPN(config).fit(gpn.Task(line.x_obs, line.y_obs, pool=pool), rng=0)
     assert read == [2, 20]
 

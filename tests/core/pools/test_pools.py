@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from gpn.core.pools.base import DatasetPool, SamplerPool, TensorPool, box
+from gpn.core.pools.base import SamplerPool, TensorPool, box
+from gpn.core.pools.rows import DatasetPool
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -102,7 +102,7 @@ def _nulls(folder: Path) -> gpn.DiskPool:
 
 @pytest.mark.parametrize(
     ("make", "message"),
-    [(_cut, "must stay complete"), (_anew, "written anew"), (_nulls, "must be finite")],
+    [(_cut, "must stay as it is"), (_anew, "written anew"), (_nulls, "must be finite")],
 )
 def test_bad_rows_are_found_when_they_are_read(make: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
@@ -130,7 +130,7 @@ def _garbage(folder: Path, name: str) -> Path:
         (lambda f: npy(f / "x.npy", np.arange(4.0)), {}, "rows of numbers"),
         (lambda f: npy(f / "x.npy", np.array([[1j]])), {}, "rows of numbers"),
         (lambda f: npy(f / "x.npy", table(9)), {"block": 0}, "block must be"),
-        (lambda f: npy(f / "x.npy", table(9)), {"ahead": -1}, "ahead must be"),
+        (lambda f: npy(f / "x.npy", table(9)), {"prefetch": -1}, "prefetch must be"),
         (lambda f: npy(f / "x.npy", table(9)), {"columns": ["a"]}, "columns are for Parquet"),
         (lambda f: parquet(f / "x.parquet", table(9)), {"block": 2}, "block is for arrays"),
         (lambda f: parquet(f / "x.parquet", table(9)), {"columns": ["z"]}, "'z'.*there 0 times"),
@@ -144,6 +144,12 @@ def test_what_is_no_pool_is_refused(
 ) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         gpn.DiskPool(make(tmp_path), **options)
+
+
+def test_the_old_name_of_prefetch_is_deprecated(tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match="ahead is now called prefetch"):
+        pool = gpn.DiskPool(npy(tmp_path / "x.npy", table(9)), ahead=0)
+    assert pool.prefetch == 0
 
 
 def test_without_pyarrow_the_error_says_what_to_install(
@@ -163,7 +169,7 @@ def test_a_row_that_is_not_finite_is_named_by_its_number_in_the_file(tmp_path: P
     with pytest.raises(ValueError, match=r"in 1 of 50 rows \(first: row 3\)"):
         pool.sample(50, torch.Generator().manual_seed(0))
     with pytest.raises(ValueError, match=r"in 1 of 2 rows \(first: row 3\)"):
-        list(pool.pieces(2))
+        list(pool.chunks(2))
 
 
 @pytest.mark.parametrize("kind", [".npy", ".parquet"])

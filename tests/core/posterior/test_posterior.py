@@ -1,4 +1,4 @@
-"""The Posterior face over laws whose moments, quantiles and entropies can be written down."""
+"""Posteriors whose moments, quantiles and entropies have a closed form."""
 
 import gc
 import math
@@ -60,22 +60,24 @@ VARIANCE = 0.5**2 + 0.8**2 * X**2
 
 
 def test_draws_are_sample_first_and_seeded() -> None:
-    law = Lines(n_outputs=3)
-    draws = law.sample(X, 5, rng=0)
+    lines = Lines(n_outputs=3)
+    draws = lines.sample(X, 5, rng=0)
     assert draws.shape == (5, 7, 3)
-    assert torch.equal(draws, law.sample(X, 5, rng=0))
-    assert not torch.equal(draws, law.sample(X, 5, rng=1))
-    assert not torch.equal(law.sample(X, 5), law.sample(X, 5)), "no seed: another draw each time"
+    assert torch.equal(draws, lines.sample(X, 5, rng=0))
+    assert not torch.equal(draws, lines.sample(X, 5, rng=1))
+    assert not torch.equal(lines.sample(X, 5), lines.sample(X, 5)), (
+        "no seed: another draw each time"
+    )
 
 
 def test_a_generator_moves_on_and_global_state_does_not() -> None:
-    law, rng = Lines(), torch.Generator().manual_seed(0)
+    lines, rng = Lines(), torch.Generator().manual_seed(0)
     before = torch.get_rng_state()
-    first, second = law.sample(X, 5, rng=rng), law.sample(X, 5, rng=rng)
-    law.mean(X)
-    law.sample(X, 5)
+    first, second = lines.sample(X, 5, rng=rng), lines.sample(X, 5, rng=rng)
+    lines.mean(X)
+    lines.sample(X, 5)
     assert not torch.equal(first, second)
-    assert torch.equal(first, law.sample(X, 5, rng=torch.Generator().manual_seed(0)))
+    assert torch.equal(first, lines.sample(X, 5, rng=torch.Generator().manual_seed(0)))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -84,7 +86,7 @@ def test_a_flag_is_not_a_seed() -> None:
         Lines().sample(X, 5, rng=True)
 
 
-def test_one_function_for_ever() -> None:
+def test_one_function_is_fixed() -> None:
     """The same values on every call, on any rows, in any order, and straight lines at that."""
     f = Lines(n_outputs=2).draw(rng=3)
     values = f(X)
@@ -104,11 +106,11 @@ def test_arrays_and_integers_are_rows_too() -> None:
 
 
 def test_gradient_of_a_line_is_its_slope() -> None:
-    law = Lines()
-    f = law.draw(rng=0)
+    lines = Lines()
+    f = lines.draw(rng=0)
     x = X.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(f(x).sum(), x)
-    torch.testing.assert_close(gradient, law.drawn[0][1][0].expand(7, 1))
+    torch.testing.assert_close(gradient, lines.drawn[0][1][0].expand(7, 1))
 
 
 def test_gradients_of_a_gpn_equal_finite_differences(quick: gpn.GPNConfig) -> None:
@@ -119,91 +121,91 @@ def test_gradients_of_a_gpn_equal_finite_differences(quick: gpn.GPNConfig) -> No
 
 
 @pytest.mark.parametrize("n", [2, 100, 101, 250])
-@pytest.mark.parametrize("rows_at_once", [1, 3, 1000])
+@pytest.mark.parametrize("rows", [1, 3, 1000])
 def test_chunked_moments_are_the_moments_of_all_draws(
-    n: int, chunk_size: int, monkeypatch: pytest.MonkeyPatch
+    n: int, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "NUMBERS_AT_ONCE", chunk_size * 64 * min(n, 100))
-    law = Lines(n_outputs=2)
-    mean = law.mean(X, n)
-    draws = law.stacked(X)
+    monkeypatch.setattr(chunks, "CHUNK_NUMBERS", rows * 64 * min(n, 100))
+    lines = Lines(n_outputs=2)
+    mean = lines.mean(X, n)
+    draws = lines.stacked(X)
     assert len(draws) == n
     torch.testing.assert_close(mean, draws.mean(0))
-    torch.testing.assert_close(law.variance(X, n), draws.var(0))
-    torch.testing.assert_close(law.std(X, n), draws.std(0))
-    assert all(map(torch.equal, law.moments(X, n), (mean, law.variance(X, n))))
-    assert max(law.asked) <= chunk_size * min(n, 100) * 2
+    torch.testing.assert_close(lines.variance(X, n), draws.var(0))
+    torch.testing.assert_close(lines.std(X, n), draws.std(0))
+    assert all(map(torch.equal, lines.moments(X, n), (mean, lines.variance(X, n))))
+    assert max(lines.asked) <= rows * min(n, 100) * 2
 
 
 def test_variance_survives_a_large_mean() -> None:
     """Merging centred sums loses nothing where Σx² − (Σx)²/n would lose everything."""
-    law, far = Lines(), X + 1e9
-    mean = law.mean(far, 300)
-    draws = law.stacked(far)
+    lines, far = Lines(), X + 1e9
+    mean = lines.mean(far, 300)
+    draws = lines.stacked(far)
     torch.testing.assert_close(mean, draws.mean(0), rtol=1e-12, atol=0.0)
-    torch.testing.assert_close(law.variance(far, 300), draws.var(0), rtol=1e-9, atol=0.0)
+    torch.testing.assert_close(lines.variance(far, 300), draws.var(0), rtol=1e-9, atol=0.0)
 
 
-def test_moments_are_those_of_the_law_and_asking_twice_agrees() -> None:
-    law, n = Lines(), 20_000
-    mean, variance = law.mean(X, n), law.variance(X, n)
+def test_moments_are_exact_in_the_limit_and_two_calls_agree() -> None:
+    lines, n = Lines(), 20_000
+    mean, variance = lines.mean(X, n), lines.variance(X, n)
     assert ((mean - MEAN).abs() < 5 * (VARIANCE / n).sqrt()).all()
     assert ((variance - VARIANCE).abs() < 5 * VARIANCE * math.sqrt(2 / n)).all()
-    assert torch.equal(law.mean(X, n), mean)
-    assert not torch.equal(law.mean(X, n, rng=1), mean)
+    assert torch.equal(lines.mean(X, n), mean)
+    assert not torch.equal(lines.mean(X, n, rng=1), mean)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95])
 def test_intervals_are_the_gaussian_quantiles(level: float) -> None:
-    law, n = Lines(), 20_000
+    lines, n = Lines(), 20_000
     tail = (1 - level) / 2
     z = float(torch.special.ndtri(torch.tensor(1 - tail, dtype=torch.float64)))
     density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     error = 5 * VARIANCE.sqrt() * math.sqrt(tail * (1 - tail) / n) / density
-    low, high = law.interval(X, level, n)
+    low, high = lines.interval(X, level, n)
     assert ((low - (MEAN - z * VARIANCE.sqrt())).abs() < error).all()
     assert ((high - (MEAN + z * VARIANCE.sqrt())).abs() < error).all()
 
 
 def test_intervals_are_the_quantiles_of_all_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "NUMBERS_AT_ONCE", 2 * 64 * 150)
-    law = Lines(n_outputs=2)
-    low, high = law.interval(X, 0.8, 150)
+    monkeypatch.setattr(chunks, "CHUNK_NUMBERS", 2 * 64 * 150)
+    lines = Lines(n_outputs=2)
+    low, high = lines.interval(X, 0.8, 150)
     levels = torch.tensor([0.1, 0.9], dtype=torch.float64)
-    torch.testing.assert_close(torch.stack([low, high]), law.stacked(X).quantile(levels, dim=0))
+    torch.testing.assert_close(torch.stack([low, high]), lines.stacked(X).quantile(levels, dim=0))
 
 
-def test_covariance_is_that_of_the_law() -> None:
+def test_covariance_is_the_closed_form() -> None:
     """Cov[f(x), f(x')] = 0.25 + 0.64 x x', one matrix per output, variance on its diagonal."""
-    law, n = Lines(n_outputs=2), 20_000
-    covariance = law.covariance(X, n)
+    lines, n = Lines(n_outputs=2), 20_000
+    covariance = lines.covariance(X, n)
     exact = 0.5**2 + 0.8**2 * X @ X.T
     error = ((VARIANCE @ VARIANCE.T + exact.square()) / n).sqrt()
     assert covariance.shape == (2, 7, 7)
     assert ((covariance - exact).abs() < 5 * error).all()
     torch.testing.assert_close(
-        covariance.diagonal(dim1=1, dim2=2).T, law.sample(X, n, rng=0).var(0)
+        covariance.diagonal(dim1=1, dim2=2).T, lines.sample(X, n, rng=0).var(0)
     )
 
 
 def test_class_scores_are_their_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "NUMBERS_AT_ONCE", 2 * 64 * 100)
-    law = Lines(n_outputs=3, is_classification=True)
-    probabilities = law.probabilities(X, 250)
-    each = law.stacked(X).softmax(-1)
+    monkeypatch.setattr(chunks, "CHUNK_NUMBERS", 2 * 64 * 100)
+    lines = Lines(n_outputs=3, is_classification=True)
+    probabilities = lines.probabilities(X, 250)
+    each = lines.stacked(X).softmax(-1)
     torch.testing.assert_close(probabilities, each.mean(0))
     torch.testing.assert_close(probabilities.sum(-1), torch.ones(7).double())
     of_mean = -(each.mean(0) * each.mean(0).log()).sum(-1)
-    torch.testing.assert_close(law.entropy(X, 250), of_mean)
+    torch.testing.assert_close(lines.entropy(X, 250), of_mean)
     mean_of = -(each * each.log()).sum(-1).mean(0)
-    torch.testing.assert_close(law.mutual_information(X, 250), of_mean - mean_of)
+    torch.testing.assert_close(lines.mutual_information(X, 250), of_mean - mean_of)
 
 
 def test_entropy_bounds_hold_even_for_sure_logits() -> None:
     """0 ≤ I ≤ H ≤ log o, where logits run from 0 to thousands."""
-    law = Lines(n_outputs=4, is_classification=True)
+    lines = Lines(n_outputs=4, is_classification=True)
     x = torch.tensor([[0.0], [1.0], [30.0], [3000.0]])
-    entropy, information = law.entropy(x), law.mutual_information(x)
+    entropy, information = lines.entropy(x), lines.mutual_information(x)
     assert (information >= 0).all()
     assert (information <= entropy + 1e-12).all()
     assert (entropy <= math.log(4) + 1e-12).all()
@@ -212,34 +214,40 @@ def test_entropy_bounds_hold_even_for_sure_logits() -> None:
     assert float(information[0]) < 0.2
 
 
-def test_many_draws_at_many_rows_in_small_pieces() -> None:
-    """2·10⁷ numbers are looked at, and never more than NUMBERS_AT_ONCE of them together."""
-    law, rows = Lines(), torch.linspace(-1, 1, 20_000, dtype=torch.float64)[:, None]
-    mean = law.mean(rows, 1000)
-    assert sum(law.asked) == 1000 * 20_000
-    assert max(law.asked) <= chunks.NUMBERS_AT_ONCE
+def test_many_draws_at_many_rows_in_small_chunks() -> None:
+    """2·10⁷ numbers are computed, and never more than CHUNK_NUMBERS at a time."""
+    lines, rows = Lines(), torch.linspace(-1, 1, 20_000, dtype=torch.float64)[:, None]
+    mean = lines.mean(rows, 1000)
+    assert sum(lines.asked) == 1000 * 20_000
+    assert max(lines.asked) <= chunks.CHUNK_NUMBERS
     assert (mean - (1 - 2 * rows)).abs().max() < 5 * math.sqrt(0.89 / 1000)
 
 
 @pytest.mark.parametrize(
     "score", ["mean", "variance", "interval", "probabilities", "entropy", "mutual_information"]
 )
-def test_pieces_are_let_go(score: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the 300,000 numbers at 1,000 rows, at most three pieces of 60,000 are alive at a time."""
-    monkeypatch.setattr(chunks, "NUMBERS_AT_ONCE", 200 * 100 * 64)
-    law = Lines(n_outputs=3, is_classification=True)
+def test_chunks_are_freed(score: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the 300,000 numbers at 1,000 rows, at most three chunks of 60,000 are alive at a time."""
+    monkeypatch.setattr(chunks, "CHUNK_NUMBERS", 200 * 100 * 64)
+    lines = Lines(n_outputs=3, is_classification=True)
     rows = torch.zeros(1000, 1, dtype=torch.float64)
-    law.alive, before = [], live_numbers()
-    getattr(law, score)(rows, n=100)
-    assert len(law.alive) == 5
-    assert max(law.alive) - before < 3 * 60_000
+    lines.alive, before = [], live_numbers()
+    getattr(lines, score)(rows, n=100)
+    assert len(lines.alive) == 5
+    assert max(lines.alive) - before < 3 * 60_000
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 1, 1)])
 def test_rows_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
-    law, wrong = Lines(), torch.zeros(shape)
+    lines, wrong = Lines(), torch.zeros(shape)
     message = r"as in the fit, shape \(n, 1\), got \(3,.*\)"
-    for call in (law.sample, law.mean, law.interval, law.covariance, law.draw(rng=0)):
+    for call in (
+        lines.sample,
+        lines.mean,
+        lines.interval,
+        lines.covariance,
+        lines.draw(rng=0),
+    ):
         with pytest.raises(ValueError, match=message):
             call(wrong)
 
@@ -252,13 +260,13 @@ def test_a_level_lies_between_zero_and_one(level: float) -> None:
 
 @pytest.mark.parametrize("n", [0, -3])
 def test_some_draws_are_needed(n: int) -> None:
-    law = Lines(n_outputs=2, is_classification=True)
-    for call in (law.sample, law.probabilities, law.entropy):
+    lines = Lines(n_outputs=2, is_classification=True)
+    for call in (lines.sample, lines.probabilities, lines.entropy):
         with pytest.raises(
             ValueError, match=rf"draws must be a whole number of at least 1, got {n}"
         ):
             call(X, n)
-    for call in (law.mean, law.variance, law.covariance):
+    for call in (lines.mean, lines.variance, lines.covariance):
         with pytest.raises(ValueError, match=rf"at least 2 draws, got {n}"):
             call(X, n)
 
@@ -275,19 +283,19 @@ def test_a_regression_has_no_probabilities() -> None:
             call(X)
 
 
-def test_ends_of_a_new_label_do_not_hang_on_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    law = Lines(n_outputs=2)
-    law.noise_std = 0.7
-    whole = law.interval(X, observation_noise=True)
-    monkeypatch.setattr(chunks, "NUMBERS_AT_ONCE", 3 * 64_000)
-    for end, wanted in zip(law.interval(X, observation_noise=True), whole, strict=True):
+def test_ends_of_a_new_label_do_not_depend_on_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = Lines(n_outputs=2)
+    lines.noise_std = 0.7
+    whole = lines.interval(X, observation_noise=True)
+    monkeypatch.setattr(chunks, "CHUNK_NUMBERS", 3 * 64_000)
+    for end, wanted in zip(lines.interval(X, observation_noise=True), whole, strict=True):
         assert torch.equal(end, wanted)
 
 
-def test_the_width_of_a_new_labels_interval_is_no_matter_of_its_seed() -> None:
-    """Functions that are all one: what is left is the noise, whose quantiles are known."""
-    law = Lines()
-    law.noise_std = 100.0
+def test_the_width_of_a_new_labels_interval_does_not_depend_on_its_seed() -> None:
+    """At one row the noise dominates, and its quantiles are known."""
+    lines = Lines()
+    lines.noise_std = 100.0
     for seed in range(5):
-        low, high = law.interval(X[:1], rng=seed, observation_noise=True)
+        low, high = lines.interval(X[:1], rng=seed, observation_noise=True)
         assert float(high - low) == pytest.approx(2 * 1.96 * 100.0, rel=0.01)

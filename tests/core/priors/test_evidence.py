@@ -21,10 +21,10 @@ def labels(prior: MLPPrior, x: torch.Tensor, noise_std: float, seed: int) -> tor
 
 def test_the_evidence_is_the_log_density_of_the_labels() -> None:
     prior, x = MLPPrior(prior_variance=(10.0, 2.0), bias_variance=(10.0, 0.0)), rows(12, 2)
-    y, noise_stds = rows(12, 3, seed=1), torch.tensor([0.05, 0.4], dtype=torch.float64)
-    found = log_evidence(prior, x, y, noise_stds)
-    for value, noise_std in zip(found, noise_stds, strict=True):
-        gram = prior.kernel(x, x) + noise_std**2 * torch.eye(12, dtype=torch.float64)
+    y, noise = rows(12, 3, seed=1), torch.tensor([0.05, 0.4], dtype=torch.float64).square()
+    found = log_evidence(prior, x, y, noise)
+    for value, noise_variance in zip(found, noise, strict=True):
+        gram = prior.kernel(x, x) + noise_variance * torch.eye(12, dtype=torch.float64)
         law = torch.distributions.MultivariateNormal(torch.zeros(12, dtype=x.dtype), gram)
         assert float(value) == pytest.approx(float(law.log_prob(y.T).sum()), rel=1e-9)
 

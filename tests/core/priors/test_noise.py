@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 import gpn
-from gpn.core.priors.evidence import held_out_noise_std, learnt_noise_std
+from gpn.core.priors.evidence import feature_noise_std, held_out_noise_std
 from gpn.core.priors.spectral import KernelAxes
 
 
@@ -30,7 +30,7 @@ def log_evidence(features: Tensor, y: Tensor, noise_std: float) -> float:
 def test_no_noise_near_it_is_more_likely(n_features: int, n_outputs: int) -> None:
     x, y = problem(n_outputs)
     features = KernelAxes(gpn.MLPPrior(), x, n_features, 1.0)(x)
-    found = learnt_noise_std(features, y)
+    found = feature_noise_std(features, y)
     at = log_evidence(features, y, found)
     for factor in (0.5, 0.9, 1.1, 2.0):
         assert log_evidence(features, y, factor * found) < at
@@ -40,14 +40,14 @@ def test_no_noise_near_it_is_more_likely(n_features: int, n_outputs: int) -> Non
 def test_a_known_noise_is_found(seed: int) -> None:
     x, y = problem(seed=seed)
     features = KernelAxes(gpn.MLPPrior(), x, 60, 1.0)(x)
-    assert learnt_noise_std(features, y) == pytest.approx(0.2, rel=0.3)
+    assert feature_noise_std(features, y) == pytest.approx(0.2, rel=0.3)
 
 
 def test_noise_scales_with_features_and_labels() -> None:
     x, y = problem()
     features = KernelAxes(gpn.MLPPrior(), x, 60, 1.0)(x)
-    found = learnt_noise_std(features, y)
-    assert learnt_noise_std(100 * features, 100 * y) == pytest.approx(100 * found, rel=1e-6)
+    found = feature_noise_std(features, y)
+    assert feature_noise_std(100 * features, 100 * y) == pytest.approx(100 * found, rel=1e-6)
 
 
 @pytest.mark.parametrize("anchor", ["joint", "conditioned"])

@@ -65,9 +65,9 @@ class TestEveryPrior:
     ) -> None:
         prior = spec.sample(shape, 3, 4, rng=0)
         x = torch.randn(7, *shape, generator=torch.Generator().manual_seed(1))
-        at_once = prior(x)
-        monkeypatch.setattr(prior_module, "ROWS_AT_ONCE", 2)
-        torch.testing.assert_close(prior(x), at_once, rtol=1e-4, atol=1e-5)
+        together = prior(x)
+        monkeypatch.setattr(prior_module, "CHUNK_ROWS", 2)
+        torch.testing.assert_close(prior(x), together, rtol=1e-4, atol=1e-5)
 
     def test_casting_keeps_the_functions(self, spec: PriorSpec, shape: tuple[int, ...]) -> None:
         prior = spec.sample(shape, 3, 4, rng=0)

@@ -86,7 +86,7 @@ def test_several_outputs_are_learnt_each_for_itself(quick: gpn.GPNConfig, line: 
 def test_images_with_convolutions_from_a_dataset_pool(quick: gpn.GPNConfig) -> None:
     """Each step reads its pool batch and nothing more; both halves are told apart."""
     labeled, unlabeled = TinyImages(16), TinyImages(500)
-    pool = gpn.DatasetPool(unlabeled, ahead=0)
+    pool = gpn.DatasetPool(unlabeled, prefetch=0)
     task = gpn.Task(labeled.images, labeled.labels, pool=pool)
     looked_at = unlabeled.reads
     config = quick.replace(

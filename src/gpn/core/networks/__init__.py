@@ -1,1 +1,1 @@
-"""Features of x: layers, trunks, and encodings of numbers."""
+"""Features of x: layers, trunks, encodings of numbers, and frozen networks."""

@@ -1,4 +1,4 @@
-"""What a network may see beside, or in place of, the numbers of a row themselves."""
+"""Encodings that a network sees beside the numbers of a row."""
 
 import math
 from collections.abc import Callable
@@ -9,11 +9,9 @@ from torch import Tensor, nn
 
 from gpn.core.types import Inputs
 
-CHUNK_ROWS = 1024
-
 
 class RandomFourierFeatures(nn.Module):
-    """x with `count` random waves cos(w·x + c) beside it."""
+    """[x, cos(xW + c)]: x and `count` random cosines, with frequencies |w| between `scales`."""
 
     frequencies: Tensor
     phases: Tensor
@@ -34,10 +32,10 @@ class RandomFourierFeatures(nn.Module):
 
 
 class PiecewiseLinearEncoding(nn.Module):
-    """x with piecewise linear codes of each number beside it (Gorishniy et al. 2022).
+    """x and `count` ramps of each of its numbers (Gorishniy et al. 2022).
 
-    Ramp b rises from −1 to 1 between quantiles b and b + 1 of its number; before `fit` those are
-    the quantiles of a standard normal law.
+    Ramp b rises from −1 to 1 between quantiles b and b + 1 of its column; before `fit` these are
+    the quantiles of N(0, 1).
     """
 
     starts: Tensor
@@ -53,7 +51,7 @@ class PiecewiseLinearEncoding(nn.Module):
         self.register_buffer("low", torch.tensor(-1.0), persistent=False)
 
     def fit(self, x: Inputs) -> None:
-        """Cut each number at its quantiles among the rows; equal cuts become a step."""
+        """Cut each column at its quantiles in `x`; equal cuts become a step."""
         levels = torch.linspace(0, 1, self.starts.shape[1] + 1, dtype=torch.float64)
         cuts = torch.from_numpy(np.quantile(x.flatten(1).double().cpu().numpy(), levels, axis=0)).T
         self.starts.copy_(cuts[:, :-1])
@@ -66,6 +64,6 @@ class PiecewiseLinearEncoding(nn.Module):
 
 
 def fit_features(features: nn.Module, rows: Callable[[], Inputs]) -> None:
-    """Let features that depend on the data, if these are such, see some rows."""
+    """Fit an encoding that depends on data to `rows()`; other features need no rows."""
     if isinstance(features, PiecewiseLinearEncoding):
         features.fit(rows())

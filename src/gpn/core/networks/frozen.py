@@ -1,14 +1,15 @@
-"""A network that is used as it is: its features are computed, never trained."""
+"""Features of a network that is not trained."""
 
 import torch
 from torch import Tensor, nn
 
-from gpn.core.networks.encodings import CHUNK_ROWS
 from gpn.core.types import Inputs
+
+CHUNK_ROWS = 1024
 
 
 class FrozenFeatures(nn.Module):
-    """(φ(x) − shift) / scale of a module φ that nothing changes: neither gradients nor `train()`.
+    """(φ(x) − shift) / scale of a module φ that neither gradients nor `train()` change.
 
     `fit` brings each feature to mean 0 and standard deviation 1, as priors expect their inputs.
     """
@@ -24,16 +25,16 @@ class FrozenFeatures(nn.Module):
         self.train()
 
     def train(self, mode: bool = True) -> "FrozenFeatures":  # noqa: FBT001
-        """Stay in eval mode: dropout is off, and batch norm keeps the statistics that it has."""
+        """Stay in eval mode: dropout is off, and batch norm keeps its statistics."""
         return super().train(False)  # noqa: FBT003
 
     @torch.no_grad()
     def fit(self, x: Inputs) -> Tensor:
-        """Take the scale of these rows, and give their features, computed some rows at a time.
+        """Set shift and scale from the features of `x`, and return these features.
 
-        A feature that never changes becomes 0.
+        A constant feature becomes 0.
         """
-        features = torch.cat([self.module(part) for part in x.split(CHUNK_ROWS)])
+        features = torch.cat([self.module(chunk) for chunk in x.split(CHUNK_ROWS)])
         spread = features.std(0, correction=0)
         self.shift.copy_(features.mean(0))
         self.scale.copy_(torch.where(spread > 1e-6 * features.abs().amax(0), spread, 1.0))

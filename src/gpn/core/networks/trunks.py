@@ -11,18 +11,26 @@ from torch import nn
 from gpn.core.config import Config, require_one_of, require_sizes
 from gpn.core.networks.encodings import PiecewiseLinearEncoding, RandomFourierFeatures
 from gpn.core.networks.frozen import FrozenFeatures
-from gpn.core.networks.layers import ACTIVATIONS, conv_features, conv_stack, fresh
+from gpn.core.networks.layers import ACTIVATIONS, build_sequential, conv_features, conv_stack
 
 
 class Trunk(Config, ABC):
-    """What stands under a generator: features of x, then hidden layers of `widths`.
+    """The lower part of a network: features of x, then hidden layers of `widths`.
 
-    In training, `dropout` is the share of hidden units that a step leaves out.
+    `dropout` is the share of hidden units that a training step drops.
     """
 
     widths: tuple[int, ...]
     activation: str
     dropout: float
+
+    def __post_init__(self) -> None:
+        require_one_of(self, "activation", tuple(ACTIVATIONS))
+        if not self.widths:
+            raise ValueError("widths must name at least one hidden layer, got ().")
+        require_sizes(self.widths)
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}; 0 is without.")
 
     @abstractmethod
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
@@ -31,12 +39,12 @@ class Trunk(Config, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class MLPTrunk(Trunk):
-    """Hidden layers on x itself, with random waves of x or ramps of each number beside it.
+    """Hidden layers on x, and on an encoding of x: `fourier` features or `ramps`, not both.
 
-    The `fourier` waves cos(w·x + c) let a small network follow a rough prior; their frequencies
-    |w| spread evenly on a log scale over `fourier_range`. None stands for (0.5, 10), or in a GPN
-    with spectral codes for frequencies up to those of the prior's own axes. `ramps` cuts the range
-    of every number at that many quantiles, as trees would; a GPN takes them from its pool.
+    The `fourier` random cosines cos(w·x + c) let a small network follow a rough prior; their
+    frequencies |w| are log-uniform on `fourier_range`. None stands for (0.5, 10), or in a GPN with
+    spectral codes for frequencies up to those of the prior's axes. `ramps` cuts the range of every
+    column at that many quantiles, as trees do; a GPN takes the quantiles of its pool.
     """
 
     widths: tuple[int, ...] = (256, 256, 256)
@@ -47,7 +55,7 @@ class MLPTrunk(Trunk):
     ramps: int = 0
 
     def __post_init__(self) -> None:
-        check_trunk(self)
+        super().__post_init__()
         if min(self.fourier, self.ramps) < 0:
             raise ValueError(
                 "fourier and ramps must not be negative, got "
@@ -55,8 +63,8 @@ class MLPTrunk(Trunk):
             )
         if min(self.fourier, self.ramps) > 0:
             raise ValueError(
-                f"a trunk has waves or ramps, got fourier={self.fourier} and ramps={self.ramps}; "
-                "set one of them to 0."
+                "a trunk must have Fourier features or ramps, not both, got "
+                f"fourier={self.fourier} and ramps={self.ramps}; set one of them to 0."
             )
 
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
@@ -73,8 +81,8 @@ class MLPTrunk(Trunk):
 class ConvTrunk(Trunk):
     """Convolutions (3×3), then hidden linear layers: the paper's image networks.
 
-    Each convolution halves the image: by its own "stride" of 2, or by the "max" of 2×2 pixels
-    after it, which sees four times as much and costs that, too.
+    Each convolution halves the image: by a "stride" of 2, or by the "max" of 2×2 pixels after it,
+    which sees and costs four times as much.
     """
 
     channels: tuple[int, ...] = (32, 64)
@@ -84,7 +92,7 @@ class ConvTrunk(Trunk):
     halve_by: str = "stride"
 
     def __post_init__(self) -> None:
-        check_trunk(self)
+        super().__post_init__()
         require_one_of(self, "halve_by", ("stride", "max"))
         if not self.channels:
             raise ValueError("channels must name at least one convolution, got ().")
@@ -93,16 +101,16 @@ class ConvTrunk(Trunk):
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
         size = conv_features(input_shape, self.channels)
         layers = partial(conv_stack, input_shape, self.channels, self.activation, self.halve_by)
-        return fresh(layers, rng), size
+        return build_sequential(layers, rng), size
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleTrunk(Trunk):
     """Your own module from x to features ``(n, h)``, then hidden layers of `widths`.
 
-    A copy of the module is trained together with the rest, or used as it is if `frozen`: in eval
-    mode, and in a GPN once for every row before training begins. None freezes a module of which
-    no parameter asks for a gradient.
+    A copy of the module is trained with the rest. If `frozen`, it is used as it is: in eval mode,
+    and in a GPN once for every row before training begins. None freezes a module none of whose
+    parameters requires a gradient.
     """
 
     module: nn.Module
@@ -112,7 +120,7 @@ class ModuleTrunk(Trunk):
     frozen: bool | None = None
 
     def __post_init__(self) -> None:
-        check_trunk(self)
+        super().__post_init__()
         if not isinstance(self.module, nn.Module):
             raise TypeError(
                 "a trunk's module must be a torch.nn.Module from rows to features, got "
@@ -121,17 +129,17 @@ class ModuleTrunk(Trunk):
 
     @property
     def is_frozen(self) -> bool:
-        asked = [parameter.requires_grad for parameter in self.module.parameters()]
-        return bool(asked) and not any(asked) if self.frozen is None else self.frozen
+        gradients = [parameter.requires_grad for parameter in self.module.parameters()]
+        return bool(gradients) and not any(gradients) if self.frozen is None else self.frozen
 
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
         module = copy.deepcopy(self.module).cpu().float()
-        width = _width(module.eval(), input_shape)
-        return FrozenFeatures(module, width) if self.is_frozen else module.train(), width
+        size = _count_features(module.eval(), input_shape)
+        return FrozenFeatures(module, size) if self.is_frozen else module.train(), size
 
 
-def _width(module: nn.Module, input_shape: tuple[int, ...]) -> int:
-    """How many features the module makes of a row, by a trial of two."""
+def _count_features(module: nn.Module, input_shape: tuple[int, ...]) -> int:
+    """The number of features that the module makes of a row, by a trial with two rows."""
     try:
         with torch.no_grad():
             shape = tuple(module(torch.zeros(2, *input_shape)).shape)
@@ -149,20 +157,11 @@ def _width(module: nn.Module, input_shape: tuple[int, ...]) -> int:
     return int(shape[1])
 
 
-def refuse_extras(trunk: Trunk, who: str) -> None:
-    """Raise where a trunk asks for dropout, or for ramps, that `who` would not apply."""
+def require_plain_trunk(trunk: Trunk, method: str) -> None:
+    """Raise where a trunk has dropout or ramps, which the `method` would not apply."""
     if isinstance(trunk, MLPTrunk) and trunk.ramps > 0:
-        raise ValueError(f"{who} needs a trunk without ramps, got ramps={trunk.ramps}; use 0.")
+        raise ValueError(f"{method} needs a trunk without ramps, got ramps={trunk.ramps}; use 0.")
     if trunk.dropout > 0:
         raise ValueError(
-            f"{who} needs a trunk without dropout, got dropout={trunk.dropout}; use 0."
+            f"{method} needs a trunk without dropout, got dropout={trunk.dropout}; use 0."
         )
-
-
-def check_trunk(trunk: Trunk) -> None:
-    require_one_of(trunk, "activation", tuple(ACTIVATIONS))
-    if not trunk.widths:
-        raise ValueError("widths must name at least one hidden layer, got ().")
-    require_sizes(trunk.widths)
-    if not 0 <= trunk.dropout < 1:
-        raise ValueError(f"dropout must lie in [0, 1), got {trunk.dropout}; 0 is without.")

@@ -1,34 +1,21 @@
-"""Where unlabeled inputs come from: x' ~ P_sample, one verb `draw(m, rng)`."""
+"""Sources of unlabeled inputs x' ~ P_sample: rows in memory, and samplers."""
 
-import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from gpn.core.pools.prefetch import DirectRows, Numbers, PrefetchedRows, RowStream
-from gpn.core.types import Inputs, as_generator
+from gpn.core.checks import require_finite
+from gpn.core.pools.prefetch import DirectRows, RowStream
+from gpn.core.types import Inputs, as_floating
 
 Sampler = Callable[[int, torch.Generator], Tensor]
-
-Change = Callable[[Tensor], Tensor]
-
-AHEAD = 4
+Transform = Callable[[Tensor], Tensor]
 
 MAX_SAMPLED_ROWS = 100_000
-
 MAX_SAMPLED_NUMBERS = 50_000_000
-
-
-@runtime_checkable
-class MapDataset(Protocol):
-    """A torch Dataset with a length: rows are read one by one, when they are needed."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> object: ...
 
 
 class Pool(ABC):
@@ -39,19 +26,19 @@ class Pool(ABC):
         """`m` inputs from P_sample, on the device of `rng`."""
 
     def sample(self, most: int, rng: torch.Generator) -> Inputs:
-        """`most` inputs to stand for the pool; where it has fewer rows, all of them once."""
+        """At most `most` inputs that represent the pool; of fewer rows, all of them once."""
         return self.draw(most, rng)
 
     def draws(self, m: int, seeds: torch.Generator) -> RowStream:
-        """The rows of one step after the other, `m` each."""
+        """A stream of `m` rows per training step."""
         return DirectRows(lambda rng: self.draw(m, rng))
 
-    def mapped(self, change: Change) -> "Pool":
-        """The pool with every draw changed."""
-        return _Mapped(self, change)
+    def mapped(self, transform: Transform) -> "Pool":
+        """The pool with every draw transformed."""
+        return _Mapped(self, transform)
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "Pool":
-        """The pool with its rows on `device`, if it holds any."""
+        """The pool with rows of `dtype`; rows in memory move to `device`."""
         return self.mapped(lambda rows: rows.to(dtype))
 
 
@@ -59,28 +46,38 @@ class TensorPool(Pool):
     """Rows in memory; each draw takes `m` of them, with replacement."""
 
     def __init__(self, rows: Inputs) -> None:
-        _check_rows(rows)
+        if rows.ndim < 2:
+            raise ValueError(
+                "the pool must be rows of inputs, shape (n, d) or (n, ...), got "
+                f"{tuple(rows.shape)}; for one feature try pool.reshape(-1, 1)."
+            )
+        if len(rows) == 0:
+            raise ValueError(
+                "the pool must hold at least one row, got 0; "
+                "pass unlabeled inputs, or gpn.box(low, high) to generate some."
+            )
+        require_finite(rows, "the pool")
         self.rows = rows
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
-        picked = torch.randint(len(self.rows), (m,), generator=rng, device=rng.device)
-        return self.rows[picked.to(self.rows.device)].to(rng.device)
+        indices = torch.randint(len(self.rows), (m,), generator=rng, device=rng.device)
+        return self.rows[indices.to(self.rows.device)].to(rng.device)
 
     def sample(self, most: int, rng: torch.Generator) -> Inputs:
         return self.rows[distinct(len(self), most, rng).to(self.rows.device)].to(rng.device)
 
-    def mapped(self, change: Change) -> "TensorPool":
-        return TensorPool(change(self.rows))
+    def mapped(self, transform: Transform) -> "TensorPool":
+        return TensorPool(transform(self.rows))
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "TensorPool":
         return TensorPool(self.rows.to(device, dtype))
 
 
 class SamplerPool(Pool):
-    """A function `(m, rng) → rows`, for inputs that can be made up."""
+    """A function `(m, rng) → rows` that generates inputs."""
 
     def __init__(self, sampler: Sampler) -> None:
         if not callable(sampler):
@@ -93,135 +90,37 @@ class SamplerPool(Pool):
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
         rows = self.sampler(m, rng)
         if not isinstance(rows, Tensor) or rows.ndim < 2 or len(rows) != m:
-            came = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+            found = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
             raise ValueError(
-                f"a pool sampler must return a tensor of {m} rows, shape ({m}, ...), got {came}."
+                f"a pool sampler must return a tensor of {m} rows, shape ({m}, ...), got {found}."
             )
-        return floating(rows).to(rng.device)
-
-
-class RowPool(Pool):
-    """Rows that stay where they are and are read by number, when they are needed.
-
-    The rows of a training's steps are read by a thread, `ahead` windows before they are wanted.
-    """
-
-    per_window = 1
-    changes: tuple[Change, ...] = ()
-
-    def __init__(self, ahead: int) -> None:
-        if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
-            raise ValueError(
-                f"ahead must be a whole number of reads, 0 for no thread, got {ahead!r}."
-            )
-        self.ahead = ahead
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @abstractmethod
-    def read(self, numbers: Numbers) -> Tensor:
-        """The rows of these numbers, in their order."""
-
-    def pick(self, count: int, rng: torch.Generator) -> Numbers:
-        """The numbers of `count` random rows."""
-        return torch.randint(len(self), (count,), generator=rng, device=rng.device).cpu()
-
-    def draw(self, m: int, rng: torch.Generator) -> Inputs:
-        return self._rows(self.pick(m, rng)).to(rng.device)
-
-    def sample(self, most: int, rng: torch.Generator) -> Inputs:
-        picked = distinct(len(self), most, rng).cpu()
-        return self._rows(picked).to(rng.device)
-
-    def draws(self, m: int, seeds: torch.Generator) -> RowStream:
-        own = as_generator(seeds)
-        return PrefetchedRows(self.pick, self._rows, m, self.per_window, own, self.ahead)
-
-    def mapped(self, change: Change) -> "RowPool":
-        changed = copy.copy(self)
-        changed.changes = (*self.changes, change)
-        return changed
-
-    def pieces(self, most: int) -> Iterator[Inputs]:
-        """All rows in their order, at most so many at once."""
-        start = 0
-        for rows in self._in_order(most):
-            yield self._changed(rows, torch.arange(start, start + len(rows)))
-            start += len(rows)
-
-    def _in_order(self, most: int) -> Iterator[Tensor]:
-        for first in range(0, len(self), most):
-            yield self.read(torch.arange(first, min(first + most, len(self))))
-
-    def _rows(self, numbers: Numbers) -> Inputs:
-        return self._changed(self.read(numbers), numbers)
-
-    def _changed(self, rows: Tensor, numbers: Numbers) -> Inputs:
-        rows = floating(rows)
-        check_finite(rows, "the pool's rows", numbers)
-        for change in self.changes:
-            rows = change(rows)
-        if self.changes:
-            check_finite(rows, "the pool's rows, as the fit takes them,", numbers)
-        return rows
-
-
-class DatasetPool(RowPool):
-    """A torch Dataset too large for memory; each draw reads `m` random rows of it.
-
-    An item is an input, or a tuple whose first element is one (a label beside it is not used).
-    Steps read it in a thread; with `ahead=0` they do not, for a Dataset that may only be used where
-    it was made, or whose items are random and draw from torch's own generator.
-    """
-
-    def __init__(self, dataset: MapDataset, *, ahead: int = AHEAD) -> None:
-        super().__init__(ahead)
-        if not isinstance(dataset, MapDataset):
-            raise TypeError(
-                "a pool must be a Dataset with a length, whose rows can be asked for by number, "
-                f"got {type(dataset).__name__}."
-            )
-        if len(dataset) == 0:
-            raise ValueError("the pool must hold at least one row, got an empty dataset.")
-        self.dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def read(self, numbers: Numbers) -> Tensor:
-        return torch.stack([self._row(index) for index in numbers.tolist()])
-
-    def _row(self, index: int) -> Tensor:
-        item = self.dataset[index]
-        row = item[0] if isinstance(item, tuple | list) else item
-        return torch.as_tensor(row)
+        return as_floating(rows).to(rng.device)
 
 
 class _Mapped(Pool):
-    """Another pool with its draws changed."""
+    """Another pool with its draws transformed."""
 
-    def __init__(self, pool: Pool, change: Change) -> None:
+    def __init__(self, pool: Pool, transform: Transform) -> None:
         self.pool = pool
-        self.change = change
+        self.transform = transform
 
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
-        return self.change(self.pool.draw(m, rng)).to(rng.device)
+        return self.transform(self.pool.draw(m, rng)).to(rng.device)
 
     def sample(self, most: int, rng: torch.Generator) -> Inputs:
-        return self.change(self.pool.sample(most, rng)).to(rng.device)
+        return self.transform(self.pool.sample(most, rng)).to(rng.device)
 
 
-def bounded_rows(row_size: int) -> int:
-    """How many rows may stand for a pool: 100,000, or as many as hold 50 million numbers."""
+def max_sampled_rows(row_size: int) -> int:
+    """The size of a pool's sample: 100,000 rows, or as many as hold 50 million numbers."""
     return min(MAX_SAMPLED_ROWS, max(1, MAX_SAMPLED_NUMBERS // row_size))
 
 
-def distinct(n: int, most: int, rng: torch.Generator) -> Numbers:
-    """`most` different numbers below `n` (all `n` if there are no more) in random order.
+def distinct(n: int, most: int, rng: torch.Generator) -> Int[Tensor, "m"]:
+    """`most` distinct numbers below `n` (all `n` if there are no more) in random order.
 
-    Of many numbers, twice as many are drawn as are wanted, and those that came twice left out: all
-    sets are equally likely, and memory does not grow with `n`.
+    Where `n` is large, twice as many are drawn and duplicates are dropped: all sets are equally
+    likely, and memory does not grow with `n`.
     """
     if n <= max(4 * most, 10_000):
         return torch.randperm(n, generator=rng, device=rng.device)[:most]
@@ -230,12 +129,12 @@ def distinct(n: int, most: int, rng: torch.Generator) -> Numbers:
 
 
 def box(low: Sequence[float], high: Sequence[float]) -> SamplerPool:
-    """The uniform law on a box: x'_i ~ U[low_i, high_i], independently."""
-    corner, far = _corner(low), _corner(high)
+    """The uniform distribution on a box: x'_i ~ U[low_i, high_i], independently."""
+    lower, upper = _corner(low), _corner(high)
     if (
-        corner.shape != far.shape
-        or corner.ndim != 1
-        or not bool((corner < far).all() & (far - corner).isfinite().all())
+        lower.shape != upper.shape
+        or lower.ndim != 1
+        or not bool((lower < upper).all() & (upper - lower).isfinite().all())
     ):
         raise ValueError(
             "a box must be finite and have low < high in every dimension, "
@@ -243,48 +142,15 @@ def box(low: Sequence[float], high: Sequence[float]) -> SamplerPool:
         )
 
     def uniform(m: int, rng: torch.Generator) -> Float[Tensor, "m d"]:
-        unit = torch.rand(m, len(corner), generator=rng, device=rng.device)
-        return corner.to(rng.device) + (far - corner).to(rng.device) * unit
+        unit = torch.rand(m, len(lower), generator=rng, device=rng.device)
+        return lower.to(rng.device) + (upper - lower).to(rng.device) * unit
 
     return SamplerPool(uniform)
 
 
 def _corner(values: Sequence[float]) -> Tensor:
-    """A corner of a box; what holds no numbers is none."""
+    """A corner of a box; NaN where `values` are no numbers."""
     try:
-        return floating(torch.as_tensor(values))
+        return as_floating(torch.as_tensor(values))
     except (TypeError, ValueError, RuntimeError):
         return torch.tensor(torch.nan)
-
-
-def _check_rows(rows: Tensor) -> None:
-    if rows.ndim < 2:
-        raise ValueError(
-            f"the pool must be rows of inputs, shape (n, d) or (n, ...), got {tuple(rows.shape)}; "
-            "for one feature try pool.reshape(-1, 1)."
-        )
-    if len(rows) == 0:
-        raise ValueError(
-            "the pool must hold at least one row, got 0; "
-            "pass unlabeled inputs, or gpn.box(low, high) to make some up."
-        )
-    check_finite(rows, "the pool")
-
-
-def floating(values: Tensor) -> Tensor:
-    """Integers as numbers of the default dtype, those of 16 bits as float32, others as they are."""
-    if not values.is_floating_point():
-        return values.to(torch.get_default_dtype())
-    return values.float() if values.dtype.itemsize < 4 else values
-
-
-def check_finite(values: Tensor, name: str, numbers: Tensor | None = None) -> None:
-    """Raise where a row is not finite; `numbers` are those that its owner knows rows by."""
-    bad = ~torch.isfinite(values).flatten(1).all(1)
-    if bool(bad.any()):
-        place = int(bad.nonzero()[0])
-        first = place if numbers is None else int(numbers[place])
-        raise ValueError(
-            f"{name} must be finite, got NaN or infinity in {int(bad.sum())} of {len(values)} "
-            f"rows (first: row {first}); drop or impute them."
-        )

@@ -1,4 +1,4 @@
-"""Pools in files: rows of a `.npy` array or of a Parquet table, read by number."""
+"""Pools in files: rows of a `.npy` array or of a Parquet table, read by index."""
 
 from collections.abc import Iterator
 
@@ -7,34 +7,35 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from gpn.core.pools.base import AHEAD, RowPool
-from gpn.core.pools.prefetch import Numbers
+from gpn.core.checks import is_count
+from gpn.core.pools.prefetch import Indices
 from gpn.core.pools.readers import Source, open_rows
+from gpn.core.pools.rows import PREFETCH_WINDOWS, RowPool
 
 GROUPS_PER_WINDOW = 8
-
-DRAWS_PER_WINDOW = 64
+DRAWS_PER_WINDOW = 64  # of Parquet files
 
 
 class DiskPool(RowPool):
-    """A pool in a file, of any size: a `.npy` array, a Parquet table or a memory-mapped array.
+    """A pool in a file of any size: a `.npy` array, a Parquet table or a memory-mapped array.
 
         pool = gpn.DiskPool("pool.npy")
         pool = gpn.DiskPool("pool.parquet", columns=["mass", "charge"])
 
-    No more is held than a few draws, and the bounded sample that a fit takes of it: at most
-    100,000 rows for what needs the same rows again and again (spectral axes, mixture weights,
-    column scales); fresh rows from disk at each step where nothing does (learnt codes, ensembles).
-    A thread reads `ahead` windows before the step (0: the step reads them itself); the rows are the
-    same either way, and a checkpoint takes them up where they were.
+    Memory holds a few draws, and the bounded sample that a fit takes: at most 100,000 rows for
+    steps that need the same rows again (spectral axes, mixture weights, column scales); where
+    nothing does (learnt codes, ensembles), every step gets fresh rows from disk.
 
     columns
         Of a Parquet table, in the order of the features; None: all of them. They must be numbers.
     block
-        How many neighbouring rows of an array are read together: 1 is random rows; more are fewer
-        reads, for slow disks and rows that are in no order. Of Parquet files whole row groups are
-        read: a window of 64 draws mixes rows of eight random ones, which should be of some 10,000
-        rows (`row_group_size` where the file is written).
+        How many neighbouring rows of an array are read together. 1: independent random rows; more
+        need fewer reads, for slow disks and files without order. Parquet files are read by row
+        groups: a window of 64 draws mixes rows of eight random groups, which should have some
+        10,000 rows each (`row_group_size` of the writer).
+    prefetch
+        A thread reads so many windows before the steps need them (0: no thread). The rows do not
+        depend on it, and a checkpoint resumes them.
     """
 
     def __init__(
@@ -43,46 +44,47 @@ class DiskPool(RowPool):
         *,
         columns: list[str] | None = None,
         block: int = 1,
-        ahead: int = AHEAD,
+        prefetch: int = PREFETCH_WINDOWS,
+        ahead: int | None = None,
     ) -> None:
-        super().__init__(ahead)
+        super().__init__(prefetch, ahead)
         self.rows = open_rows(source, columns)
         if len(self.rows) == 0:
             raise ValueError(f"the pool must hold at least one row, {source!s:.200} has none.")
-        if isinstance(block, bool) or not isinstance(block, int) or block < 1:
+        if not is_count(block):
             raise ValueError(f"block must be a whole number of rows, 1 or more, got {block!r}.")
-        if self.rows.groups is not None and block > 1:
+        if self.rows.group_ends is not None and block > 1:
             raise ValueError(
-                f"block is for arrays, of Parquet files row groups are read, got {block=}."
+                f"block is for arrays, Parquet files are read by row groups, got {block=}."
             )
         self.block = block
-        self.per_window = 1 if self.rows.groups is None else DRAWS_PER_WINDOW
+        self.draws_per_window = 1 if self.rows.group_ends is None else DRAWS_PER_WINDOW
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def pick(self, count: int, rng: torch.Generator) -> Numbers:
-        if self.rows.groups is not None:
-            return _from_groups(self.rows.groups, count, rng)
+    def random_indices(self, count: int, rng: torch.Generator) -> Indices:
+        if self.rows.group_ends is not None:
+            return _from_groups(self.rows.group_ends, count, rng)
         if self.block == 1:
-            return super().pick(count, rng)
-        first = super().pick(-(-count // self.block), rng)
+            return super().random_indices(count, rng)
+        first = super().random_indices(-(-count // self.block), rng)
         return ((first[:, None] + torch.arange(self.block)) % len(self)).flatten()[:count]
 
-    def read(self, numbers: Numbers) -> Tensor:
-        order = np.argsort(numbers.numpy())  # numpy: torch's threads would disturb the step's
-        rows = self.rows.read(numbers.numpy()[order])
+    def read(self, indices: Indices) -> Tensor:
+        order = np.argsort(indices.numpy())  # torch's threads would slow the training step down
+        rows = self.rows.read(indices.numpy()[order])
         return torch.from_numpy(rows[np.argsort(order)])
 
-    def _in_order(self, most: int) -> Iterator[Tensor]:
-        yield from map(torch.from_numpy, self.rows.pieces(most))
+    def _raw_chunks(self, most: int) -> Iterator[Tensor]:
+        yield from map(torch.from_numpy, self.rows.chunks(most))
 
 
-def _from_groups(ends: Int[Tensor, "g"], count: int, rng: torch.Generator) -> Numbers:
-    """Random rows of a few random groups in turn; a group is as likely as it is long."""
+def _from_groups(ends: Int[Tensor, "g"], count: int, rng: torch.Generator) -> Indices:
+    """Random rows of a few random groups in turn; a group's probability is its share of rows."""
     starts = torch.cat([ends.new_zeros(1), ends[:-1]])
     rows = torch.randint(int(ends[-1]), (GROUPS_PER_WINDOW,), generator=rng, device=rng.device)
     groups = torch.searchsorted(ends, rows.cpu(), right=True)
     turn = groups[torch.arange(count) % GROUPS_PER_WINDOW]
-    share = torch.rand(count, generator=rng, device=rng.device, dtype=torch.float64).cpu()
-    return starts[turn] + (share * (ends - starts)[turn]).long()
+    position = torch.rand(count, generator=rng, device=rng.device, dtype=torch.float64).cpu()
+    return starts[turn] + (position * (ends - starts)[turn]).long()

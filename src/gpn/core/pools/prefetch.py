@@ -1,4 +1,4 @@
-"""A step's pool rows: drawn when they are asked for, or read by a thread before that."""
+"""Streams of pool rows, one batch per training step: drawn on demand, or prefetched by a thread."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -12,32 +12,28 @@ from torch import Tensor
 
 from gpn.core.types import Inputs
 
-Numbers = Int[Tensor, "m"]
-
-Pick = Callable[[int, torch.Generator], Numbers]
-
-Read = Callable[[Numbers], Inputs]
+Indices = Int[Tensor, "m"]
 
 
 class RowStream(ABC):
-    """Draws of equally many pool rows, one after the other."""
+    """Batches of equally many pool rows, one after the other."""
 
     @abstractmethod
     def next(self, rng: torch.Generator) -> Inputs:
-        """The rows of the next step, on the device of `rng`, which is the step's own."""
+        """The rows of the next step, on the device of `rng`, the step's generator."""
 
     @property
     def streams(self) -> Sequence["PrefetchedRows"]:
-        """What moves on with each draw, beside the step's own `rng`."""
+        """The state of the stream beyond the step's generator, for checkpoints."""
         return ()
 
     def close(self) -> None:
-        """End what runs in the background."""
+        """End all background work."""
         return
 
 
 class DirectRows(RowStream):
-    """Rows drawn in the step that asks for them, by its own randomness."""
+    """Rows that the step draws itself, with its own generator."""
 
     def __init__(self, draw: Callable[[torch.Generator], Inputs]) -> None:
         self.draw = draw
@@ -47,44 +43,52 @@ class DirectRows(RowStream):
 
 
 class PrefetchedRows(RowStream):
-    """Windows of a few draws each, whose row numbers `pick` draws from a generator of their own.
+    """Rows that a thread reads `prefetch` windows in advance, each of `draws_per_window` batches.
 
-    Only `read` runs in the thread, and what it raises is raised by the step that wants the rows.
-    Which rows come therefore hangs on the generator alone, not on how far ahead they are read;
-    with `ahead` 0 there is no thread. The state is the generator before the current window, and
-    how many of its draws are used up.
+    `random_indices` draws indices from `rng` in the training thread, and only `read` runs in the
+    background (without a thread if `prefetch` is 0). So the rows depend on the generator alone, and
+    not on how far in advance they are read. An error of `read` is raised by the step that needs
+    the rows. The state is the generator before the current window, and the number of its batches
+    that are used up.
     """
 
     def __init__(
-        self, pick: Pick, read: Read, m: int, per_window: int, rng: torch.Generator, ahead: int
+        self,
+        random_indices: Callable[[int, torch.Generator], Indices],
+        read: Callable[[Indices], Inputs],
+        m: int,
+        *,
+        draws_per_window: int,
+        rng: torch.Generator,
+        prefetch: int,
     ) -> None:
-        self.pick, self.read, self.m, self.per_window = pick, read, m, per_window
-        self.rng, self.ahead = rng, ahead
-        self.reader: ThreadPoolExecutor | None = None
-        self.waiting: deque[tuple[Tensor, Future[Inputs]]] = deque()
+        self.random_indices, self.read, self.m = random_indices, read, m
+        self.draws_per_window, self.rng, self.prefetch = draws_per_window, rng, prefetch
+        self.thread: ThreadPoolExecutor | None = None
+        self.queue: deque[tuple[Tensor, Future[Inputs]]] = deque()
         self.before, self.window, self.used = rng.get_state(), torch.empty(0), 0
 
     def next(self, rng: torch.Generator) -> Inputs:
-        if self.used in (0, self.per_window):
+        if self.used in (0, self.draws_per_window):
             self._next_window()
         self.used += 1
         return self.window[(self.used - 1) * self.m : self.used * self.m].to(rng.device)
 
     def _next_window(self) -> None:
-        while len(self.waiting) <= self.ahead:
-            self.waiting.append((self.rng.get_state(), self._reading()))
-        self.before, future = self.waiting.popleft()
+        while len(self.queue) <= self.prefetch:
+            self.queue.append((self.rng.get_state(), self._start_reading()))
+        self.before, future = self.queue.popleft()
         self.window, self.used = future.result(), 0
 
-    def _reading(self) -> "Future[Inputs]":
-        numbers = self.pick(self.per_window * self.m, self.rng)
-        if self.ahead == 0:
+    def _start_reading(self) -> "Future[Inputs]":
+        indices = self.random_indices(self.draws_per_window * self.m, self.rng)
+        if self.prefetch == 0:
             done: Future[Inputs] = Future()
-            done.set_result(self.read(numbers))
+            done.set_result(self.read(indices))
             return done
-        if self.reader is None:
-            self.reader = ThreadPoolExecutor(1, "gpn-pool")
-        return self.reader.submit(self.read, numbers)
+        if self.thread is None:
+            self.thread = ThreadPoolExecutor(1, "gpn-pool")
+        return self.thread.submit(self.read, indices)
 
     @property
     def streams(self) -> Sequence["PrefetchedRows"]:
@@ -94,7 +98,7 @@ class PrefetchedRows(RowStream):
         return torch.cat([torch.tensor([self.used], dtype=torch.uint8), self.before])
 
     def set_state(self, state: Tensor) -> None:
-        """Read the window again that the state was taken in."""
+        """Continue from `state`: the window that it was taken in is read again."""
         self.close()
         used, self.before = int(state[0]), state[1:].clone()
         self.rng.set_state(self.before)
@@ -103,15 +107,15 @@ class PrefetchedRows(RowStream):
         self.used = used
 
     def close(self) -> None:
-        self.waiting.clear()
-        if self.reader is not None:
-            self.reader.shutdown(wait=True, cancel_futures=True)
-            self.reader = None
+        self.queue.clear()
+        if self.thread is not None:
+            self.thread.shutdown(wait=True, cancel_futures=True)
+            self.thread = None
 
 
 @contextmanager
-def ended(streams: Iterable[object]) -> Iterator[None]:
-    """No draws among `streams` run in the background after this."""
+def closing_streams(streams: Iterable[object]) -> Iterator[None]:
+    """Close every `RowStream` among `streams` at the end."""
     try:
         yield
     finally:

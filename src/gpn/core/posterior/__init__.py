@@ -1,4 +1,4 @@
-"""What a fit gives back: functions, moments, intervals and class probabilities."""
+"""What a fit returns: functions, moments, intervals and class probabilities."""
 
 from gpn.core.posterior.base import Function, Posterior
 

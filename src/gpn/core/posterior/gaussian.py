@@ -1,5 +1,6 @@
 """Posteriors whose values at any row are exactly Gaussian."""
 
+from abc import abstractmethod
 from statistics import NormalDist
 from typing import Any
 
@@ -8,13 +9,11 @@ from gpn.core.types import Outputs, Rng
 
 
 class GaussianPosterior(Posterior):
-    """Intervals in closed form, from a mean and a variance that are in closed form too.
+    """A method supplies `moments` in closed form; its intervals are then in closed form, too."""
 
-    A class of this kind has `mean` and `variance`, or `moments` where one pass gives both.
-    """
-
+    @abstractmethod
     def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
-        return self.mean(x, n, rng), self.variance(x, n, rng)
+        """E[g(x, z)] and Var[g(x, z)], exactly; `n` and `rng` play no part."""
 
     def interval(
         self,
@@ -25,9 +24,9 @@ class GaussianPosterior(Posterior):
         *,
         observation_noise: bool = False,
     ) -> tuple[Outputs, Outputs]:
-        """mean ± q √(Var[g] + σ_ε²), with σ_ε only where a new label's interval is asked for."""
-        reach = NormalDist().inv_cdf(self._tails(level)[1])
+        """mean ± q √(Var[g] + σ_ε²), with σ_ε only for the interval of a new label."""
+        quantile = NormalDist().inv_cdf(self._tails(level)[1])
         noise = self._noise_variance(observation_noise=observation_noise)
         mean, variance = self.moments(x)
-        half = reach * (variance + noise).sqrt()
+        half = quantile * (variance + noise).sqrt()
         return mean - half, mean + half

@@ -1,1 +1,9 @@
-"""Distributions over functions, in closed form: networks, kernels, eigenfunctions, evidence."""
+"""Distributions over functions in closed form, and what labels say about them.
+
+prior          random networks: configurations, and functions drawn from them
+kernel         the covariance of their infinitely wide limits
+spectral       a kernel's eigenfunctions as features ψ(x); other kernel features belong there
+evidence       prior scales and label noise by marginal likelihood
+leave_one_out  the variance at a label without that label
+cholesky       factors of covariances, in floating point
+"""

@@ -1,10 +1,10 @@
-"""The Gaussian process that a wide prior network is: its covariance, layer by layer.
+"""The Gaussian process of an infinitely wide prior network: its covariance, layer by layer.
 
-A hidden unit sees u = w·x + c, Gaussian over the prior, so a layer maps a covariance K to
+The input of a hidden unit, u = w·x + c, is Gaussian, so a layer maps a covariance K to
 
     K' = v · E[φ(u) φ(u')] + v_bias,        (u, u') ~ N(0, K)
 
-and the expectation is known in closed form for erf (arc-sine), ReLU (arc-cosine) and tanh.
+and the expectation has a closed form for erf (arc-sine), ReLU (arc-cosine) and tanh.
 """
 
 import functools
@@ -17,7 +17,6 @@ from torch import Tensor
 
 # (Cov[u, u'], Var[u], Var[u']), shapes that broadcast, to E[φ(u) φ(u')], entry by entry
 Entries = Float[Tensor, "..."]
-
 Expectation = Callable[[Entries, Entries, Entries], Entries]
 
 
@@ -37,19 +36,19 @@ def relu_expectation(cross: Entries, left: Entries, right: Entries) -> Entries:
 def tanh_expectation(cross: Entries, left: Entries, right: Entries) -> Entries:
     """E[tanh(u) tanh(u')], because tanh is a scale mixture of erf.
 
-    The logistic law is a normal law whose scale is twice a Kolmogorov variable T (Andrews and
-    Mallows 1974), hence tanh(u) = E[erf(u / (√2 T))] and
+    The logistic distribution is a normal one whose scale is twice a Kolmogorov variable T (Andrews
+    and Mallows 1974), hence tanh(u) = E[erf(u / (√2 T))] and
 
         E[tanh(u) tanh(u')] = (2/π) Σ_ij w_i w_j asin(K / √((t_i² + K_uu)(t_j² + K_vv)))
 
-    with Gauss nodes t and weights w of T's law: six of them reproduce tanh within 1.5e-5.
+    with Gauss nodes t and weights w for T: six of them reproduce tanh within 1.5e-5.
     """
     rule = list(zip(*kolmogorov_rule(), strict=True))
     total = torch.zeros_like(cross)
     for node_left, weight_left in rule:
         half = cross * (left + node_left**2).rsqrt()
         for node_right, weight_right in rule:
-            # beyond 1 by a rounding where K is so large that t² is lost in it
+            # rounding exceeds 1 where K is so large that t² is lost in it
             term = (half * (right + node_right**2).rsqrt()).clamp_(-1.0, 1.0).asin_()
             total.add_(term, alpha=weight_left * weight_right * 2 / math.pi)
     return total
@@ -61,7 +60,7 @@ def _arcsine(cross: Entries, left: Entries, right: Entries) -> Entries:
 
 @functools.cache
 def kolmogorov_rule(n_nodes: int = 6) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Gauss quadrature for the Kolmogorov law: its recurrence (Stieltjes), then Golub-Welsch."""
+    """Gauss quadrature for Kolmogorov's distribution: recurrence (Stieltjes), then Golub-Welsch."""
     grid = torch.linspace(0.15, 3.5, 4001, dtype=torch.float64)
     order = torch.arange(1, 60, dtype=torch.float64)[:, None]
     series = -((-1.0) ** order) * order**2 * torch.exp(-2 * order**2 * grid**2)
@@ -115,10 +114,10 @@ def mlp_variance(
     activation: str,
 ) -> Float[Tensor, "n"]:
     """Var[f(x)]: the diagonal of `mlp_kernel`, without the matrix."""
-    own = variances[0] / x.shape[1] * x.square().sum(1) + bias_variances[0]
+    total = variances[0] / x.shape[1] * x.square().sum(1) + bias_variances[0]
     for variance, bias in zip(variances[1:], bias_variances[1:], strict=True):
-        own = variance * EXPECTATIONS[activation](own, own, own) + bias
-    return own
+        total = variance * EXPECTATIONS[activation](total, total, total) + bias
+    return total
 
 
 def _linear(

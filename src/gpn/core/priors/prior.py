@@ -17,6 +17,7 @@ from gpn.core.priors.kernel import EXPECTATIONS, mlp_kernel, mlp_variance
 from gpn.core.types import Functions, Inputs, as_generator
 
 CHUNK_ROWS = 1024
+KERNEL_CHUNK_ROWS = 256
 
 
 class Prior:
@@ -40,8 +41,7 @@ class Prior:
         return len(next(iter(self.weights.values())))
 
     def __call__(self, x: Inputs) -> Functions:
-        blocks = [self._evaluate(rows) for rows in x.split(CHUNK_ROWS)]
-        return torch.cat(blocks, dim=1)
+        return torch.cat([self._evaluate(chunk) for chunk in x.split(CHUNK_ROWS)], dim=1)
 
     def _evaluate(self, x: Inputs) -> Functions:
         def one(weights: dict[str, Tensor]) -> Tensor:
@@ -50,20 +50,24 @@ class Prior:
         return torch.vmap(one)(self.weights)
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "Prior":
+        """The functions on `device`, with floating values as `dtype`."""
+
         def moved(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-            kept = {n: t.dtype if not t.is_floating_point() else dtype for n, t in tensors.items()}
-            return {name: tensor.to(device, kept[name]) for name, tensor in tensors.items()}
+            return {
+                name: tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
+                for name, tensor in tensors.items()
+            }
 
         return Prior(self.network, moved(self.weights), moved(self.buffers))
 
 
 class PriorSpec(Config, ABC):
-    """A law over functions, before any are drawn."""
+    """A distribution over functions, before any are drawn."""
 
     def sample(
         self, input_shape: tuple[int, ...], n_outputs: int, n: int, rng: torch.Generator | int
     ) -> Prior:
-        """`n` functions of this law; the same seed gives the same functions on every device."""
+        """`n` functions; the same seed gives the same functions on every device."""
         network = self.network(input_shape, n_outputs).requires_grad_(False)  # noqa: FBT003
         generator = as_generator(rng)
         variances = self.variances(network)
@@ -75,7 +79,7 @@ class PriorSpec(Config, ABC):
 
     @abstractmethod
     def network(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
-        """One network x → outputs; its own parameter values are never used (meta is fine)."""
+        """One network x → outputs; its parameter values are never used (meta is fine)."""
 
     @abstractmethod
     def variances(self, network: nn.Module) -> dict[str, float]:
@@ -83,25 +87,24 @@ class PriorSpec(Config, ABC):
 
     @property
     def has_kernel(self) -> bool:
-        """Whether `kernel` is known in closed form."""
+        """Whether `kernel` has a closed form."""
         return False
 
     def kernel(self, left: Inputs, right: Float[Tensor, "m *d"]) -> Float[Tensor, "n m"]:
-        """Cov[f(x), f(x')] for one output of an infinitely wide network of this law."""
+        """Cov[f(x), f(x')] for one output of an infinitely wide network."""
         raise NotImplementedError(
             f"the kernel of {type(self).__name__} has no closed form; "
             "an MLPPrior with tanh, erf or relu has one."
         )
 
     def variance(self, x: Inputs) -> Float[Tensor, "n"]:
-        """Var[f(x)] for one output, where the kernel is known: its diagonal."""
-        parts = [self.kernel(part, part).diagonal() for part in x.split(256)]
-        return torch.cat(parts)
+        """Var[f(x)] for one output: the diagonal of the kernel, where it has a closed form."""
+        return torch.cat([self.kernel(c, c).diagonal() for c in x.split(KERNEL_CHUNK_ROWS)])
 
 
 @dataclass(frozen=True, kw_only=True)
 class MLPPrior(PriorSpec):
-    """A random MLP: each layer's weights ~ N(0, prior_variance / fan-in), biases as given.
+    """A random MLP: weights ~ N(0, prior_variance / fan-in) and biases ~ N(0, bias_variance).
 
     The default is the paper's: two layers, tanh, variances 40 and 10; its outputs have a standard
     deviation of about 3. Inputs of any shape are flattened.
@@ -136,8 +139,8 @@ class MLPPrior(PriorSpec):
     def variance(self, x: Inputs) -> Float[Tensor, "n"]:
         if not self.has_kernel:
             return super().variance(x)
-        law = self.prior_variance, self.bias_variance, self.activation
-        return mlp_variance(x.flatten(1), *law)
+        flat = x.flatten(1)
+        return mlp_variance(flat, self.prior_variance, self.bias_variance, self.activation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,20 +172,20 @@ class ConvPrior(PriorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class ModulePrior(PriorSpec):
-    """Your own network, every parameter drawn from N(0, prior_variance); buffers stay as they are.
+    """Your own network, with every parameter drawn from N(0, prior_variance) and its own buffers.
 
     `prior_variance` is one number, or one per parameter name. The module must map a batch of
-    inputs to ``(n, o)`` and is not changed.
+    inputs to ``(n, o)``; it is copied.
     """
 
     module: nn.Module
     prior_variance: float | Mapping[str, float] = 1.0
 
     def __post_init__(self) -> None:
-        given = self.prior_variance
-        values = list(given.values()) if isinstance(given, Mapping) else [given]
+        variance = self.prior_variance
+        values = list(variance.values()) if isinstance(variance, Mapping) else [variance]
         if not values or min(values) < 0:
-            raise ValueError(f"prior_variance must not be negative, got {given}.")
+            raise ValueError(f"prior_variance must not be negative, got {variance}.")
 
     def network(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
         network = copy.deepcopy(self.module).cpu().float().eval()
@@ -209,16 +212,16 @@ def _per_fan_in(
     network: nn.Module, variance: tuple[float, ...], bias_variance: tuple[float, ...]
 ) -> dict[str, float]:
     """N(0, v/fan-in) for the weights of each layer in turn, N(0, v) for its biases."""
-    layers = [(name, part) for name, part in network.named_modules() if _has_weights(part)]
+    layers = [
+        (name, layer)
+        for name, layer in network.named_modules()
+        if isinstance(layer, nn.Linear | nn.Conv2d)
+    ]
     by_name = {}
     for (name, layer), weight, bias in zip(layers, variance, bias_variance, strict=True):
         by_name[f"{name}.weight"] = weight / layer.weight[0].numel()
         by_name[f"{name}.bias"] = bias
     return by_name
-
-
-def _has_weights(part: nn.Module) -> bool:
-    return isinstance(part, nn.Linear | nn.Conv2d)
 
 
 def _check_layers(spec: Any, sizes: tuple[int, ...]) -> None:

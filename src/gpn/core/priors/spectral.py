@@ -1,10 +1,11 @@
-"""Spectral anchors: the prior's leading eigenfunctions as the code's own axes.
+"""Spectral features: the leading eigenfunctions of a prior's kernel.
 
 Karhunen-Loève on the pool: with K ψ_j = λ_j ψ_j (scaled so that Σ_j ψ_j(x) ψ_j(x') ≈ K(x, x')),
 
     f(x; z) = Σ_j ψ_j(x) z_j,       z ~ N(0, I)
 
-is a prior function for *every* z, so anchors are unlimited and no codes are learnt.
+is a prior function for *every* z. As axes of the code they make anchors unlimited, and no codes
+need to be learnt.
 """
 
 from abc import ABC, abstractmethod
@@ -19,16 +20,15 @@ from gpn.core.types import Inputs
 PsiTable = Float[Tensor, "n r"]
 
 DRAWN_FUNCTIONS = 2048
-
 CHUNK_ROWS = 4096
-
-NUMBERS_IN_A_CACHE = 2**17
+DRAWN_CHUNK_ROWS = 1024
+CACHED_NUMBERS = 2**17  # that a CPU's cache holds
 
 
 class SpectralAxes(ABC):
-    """ψ(x), evaluable at any x; `kept` is the share of the prior's variance that the axes hold."""
+    """ψ(x) at any x; `explained_variance` is the axes' share of the prior's variance."""
 
-    kept: float
+    explained_variance: float
     n_axes: int
 
     @abstractmethod
@@ -37,41 +37,38 @@ class SpectralAxes(ABC):
 
     @abstractmethod
     def variance(self, x: Inputs) -> Float[Tensor, "n"]:
-        """The prior's whole variance at each row, of which the axes hold Σ_j ψ_j(x)²."""
+        """The full prior variance at each row, of which the axes explain Σ_j ψ_j(x)²."""
 
 
 class KernelAxes(SpectralAxes):
-    """Eigenfunctions of a kernel known in closed form, extended from landmarks (Nyström).
+    """Eigenfunctions of a kernel in closed form, extended from landmarks (Nyström).
 
     K_PP = U Λ Uᵀ on the landmarks P gives ψ(x) = K(x, P) U_r Λ_r^{−1/2}.
     """
 
-    def __init__(self, spec: PriorSpec, landmarks: Inputs, most: int, enough: float) -> None:
+    def __init__(self, spec: PriorSpec, landmarks: Inputs, max_axes: int, explained: float) -> None:
         self.spec = spec
         self.landmarks = landmarks.double()
         values, vectors = torch.linalg.eigh(spec.kernel(self.landmarks, self.landmarks))
         values, vectors = values.flip(0).clamp_min(0.0), vectors.flip(1)
-        self.n_axes, self.kept = _leading(values, most, enough)
+        self.n_axes, self.explained_variance = _leading(values, max_axes, explained)
         floor = 1e-12 * float(values[0])
         roots = values[: self.n_axes].clamp_min(floor).sqrt()
         self.projection = vectors[:, : self.n_axes] / roots
 
     def __call__(self, x: Inputs) -> PsiTable:
-        fitting = NUMBERS_IN_A_CACHE // len(self.landmarks)
-        size = max(1, fitting) if x.device.type == "cpu" else CHUNK_ROWS
-        return torch.cat([self._extend(part) for part in x.split(size)]).to(x.dtype)
+        cached_rows = max(1, CACHED_NUMBERS // len(self.landmarks))
+        size = cached_rows if x.device.type == "cpu" else CHUNK_ROWS
+        chunks = (self.spec.kernel(chunk.double(), self.landmarks) for chunk in x.split(size))
+        return torch.cat([chunk @ self.projection for chunk in chunks]).to(x.dtype)
 
     def variance(self, x: Inputs) -> Float[Tensor, "n"]:
-        return torch.cat([self.spec.variance(part.double()) for part in x.split(CHUNK_ROWS)]).to(
-            x.dtype
-        )
-
-    def _extend(self, x: Inputs) -> PsiTable:
-        return self.spec.kernel(x.double(), self.landmarks) @ self.projection
+        chunks = [self.spec.variance(chunk.double()) for chunk in x.split(CHUNK_ROWS)]
+        return torch.cat(chunks).to(x.dtype)
 
 
 class DrawnKernel:
-    """A prior's kernel by its own draws: K(x, x') = Σ_i f_i(x) f_i(x') / k over k functions."""
+    """A prior's kernel by Monte Carlo: K(x, x') = Σ_i f_i(x) f_i(x') / k over k drawn functions."""
 
     def __init__(self, prior: Prior) -> None:
         self.prior = prior
@@ -81,44 +78,47 @@ class DrawnKernel:
         return values[0] @ values[1].T / values[0].shape[1]
 
     def values(self, x: Inputs) -> Float[Tensor, "n k"]:
-        """Every output of every network is one function."""
+        """f_i(x); every output of every network is one function."""
         example = next(iter(self.prior.weights.values()))
         return self.prior(x.to(example.dtype)).movedim(1, 0).flatten(1)
 
 
 class DrawnAxes(SpectralAxes):
-    """Eigenfunctions of any prior, from its own draws: principal functions of many networks.
+    """Eigenfunctions of any prior, from draws: principal functions of many networks.
 
     With F (k × L) the values of k draws f_i at the landmarks and F/√k = V S Uᵀ, the axes are
     ψ_j = Σ_i V_ij f_i / √k.
     """
 
-    def __init__(self, kernel: DrawnKernel, landmarks: Inputs, most: int, enough: float) -> None:
+    def __init__(
+        self, kernel: DrawnKernel, landmarks: Inputs, max_axes: int, explained: float
+    ) -> None:
         self.kernel = kernel
         values = self.kernel.values(landmarks).double().T
         root_k = len(values) ** 0.5
-        left, spread, _ = torch.linalg.svd(values / root_k, full_matrices=False)
-        self.n_axes, self.kept = _leading(spread.square(), most, enough)
+        left, singular, _ = torch.linalg.svd(values / root_k, full_matrices=False)
+        self.n_axes, self.explained_variance = _leading(singular.square(), max_axes, explained)
         self.projection = left[:, : self.n_axes] / root_k
 
     def __call__(self, x: Inputs) -> PsiTable:
-        parts = [self.kernel.values(part).double() @ self.projection for part in x.split(1024)]
-        return torch.cat(parts).to(x.dtype)
+        chunks = (self.kernel.values(chunk).double() for chunk in x.split(DRAWN_CHUNK_ROWS))
+        return torch.cat([chunk @ self.projection for chunk in chunks]).to(x.dtype)
 
     def variance(self, x: Inputs) -> Float[Tensor, "n"]:
-        return torch.cat([self.kernel.values(part).square().mean(1) for part in x.split(1024)])
+        chunks = (self.kernel.values(chunk) for chunk in x.split(DRAWN_CHUNK_ROWS))
+        return torch.cat([chunk.square().mean(1) for chunk in chunks])
 
 
 class StretchedAxes(SpectralAxes):
-    """Axes stretched row by row to the prior's whole variance: ψ(x) · (Var[f(x)] / ‖ψ(x)‖²)^{1/2}.
+    """Axes stretched row by row to the full prior variance: ψ(x) · (Var[f(x)] / ‖ψ(x)‖²)^{1/2}.
 
-    Few axes hold less of the prior at unusual rows, which are the ones that matter; independent
-    anchors look at rows one by one, so that a factor per row costs them nothing.
+    A few axes explain less of the prior at unusual rows, which matter most. Independent anchors
+    treat rows one by one, so that a factor per row does not change their meaning.
     """
 
     def __init__(self, axes: SpectralAxes) -> None:
         self.axes = axes
-        self.n_axes, self.kept = axes.n_axes, axes.kept
+        self.n_axes, self.explained_variance = axes.n_axes, axes.explained_variance
 
     def __call__(self, x: Inputs) -> PsiTable:
         return stretched(self.axes(x), self.variance(x))
@@ -128,40 +128,41 @@ class StretchedAxes(SpectralAxes):
 
 
 def stretched(axes: Float[Tensor, "n q"], variance: Float[Tensor, "n"]) -> Float[Tensor, "n q"]:
-    """Each row scaled to that sum of squares; a row that is zero stays so."""
+    """Each row scaled to the sum of squares `variance`; a row of zeros stays zero."""
     limits = torch.finfo(axes.dtype)
-    held = torch.maximum(axes.square().sum(1), limits.eps * variance.clamp_min(limits.tiny))
-    return axes * (variance / held).sqrt()[:, None]
+    squares = torch.maximum(axes.square().sum(1), limits.eps * variance.clamp_min(limits.tiny))
+    return axes * (variance / squares).sqrt()[:, None]
 
 
 def spectral_axes(
     spec: PriorSpec,
     landmarks: Inputs,
     n_outputs: int,
-    most: int,
-    enough: float,
+    max_axes: int,
+    explained: float,
     rng: torch.Generator,
 ) -> SpectralAxes:
-    """Axes from the kernel where it is known, else from the prior's own draws.
+    """Axes from the kernel where it has a closed form, else from draws of the prior.
 
-    As few as hold the share `enough` of the prior's variance on the landmarks, but at most `most`.
+    As few as explain the share `explained` of the prior's variance at the landmarks, and at most
+    `max_axes`.
     """
     if spec.has_kernel:
-        return KernelAxes(spec, landmarks, most, enough)
-    return DrawnAxes(drawn_kernel(spec, landmarks, n_outputs, rng), landmarks, most, enough)
+        return KernelAxes(spec, landmarks, max_axes, explained)
+    return DrawnAxes(drawn_kernel(spec, landmarks, n_outputs, rng), landmarks, max_axes, explained)
 
 
 def drawn_kernel(
     spec: PriorSpec, like: Inputs, n_outputs: int, rng: torch.Generator
 ) -> DrawnKernel:
-    """Some two thousand functions of the prior, for rows like these."""
+    """The Monte-Carlo kernel of some 2,000 prior functions, for rows shaped like these."""
     count = -(-DRAWN_FUNCTIONS // n_outputs)
     prior = spec.sample(tuple(like.shape[1:]), n_outputs, count, rng)
     return DrawnKernel(prior.to(like.device, like.dtype))
 
 
-def _leading(variances: Float[Tensor, "L"], most: int, enough: float) -> tuple[int, float]:
-    """How many of the leading variances to keep, and the share that they hold."""
+def _leading(variances: Float[Tensor, "L"], max_axes: int, explained: float) -> tuple[int, float]:
+    """The number of leading variances that explain the share `explained`, and their share."""
     shares = variances.cumsum(0) / variances.sum()
-    count = min(int((shares < enough).sum()) + 1, most, len(variances))
+    count = min(int((shares < explained).sum()) + 1, max_axes, len(variances))
     return count, float(shares[count - 1])

@@ -35,7 +35,7 @@ from gpn.core.config import (
 )
 from gpn.core.losses import cross_entropy
 from gpn.core.networks.encodings import fit_features
-from gpn.core.networks.layers import fresh, mlp
+from gpn.core.networks.layers import build_sequential, mlp
 from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk, Trunk
 from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
@@ -158,7 +158,7 @@ def learn_alone(
 ) -> None:
     """Cross-entropy with an ordinary last layer in place of the embedding's."""
     sizes = embedding.last.in_features, task.n_outputs
-    head = fresh(lambda: [nn.Linear(*sizes)], seeds).to(task.x_obs)
+    head = build_sequential(lambda: [nn.Linear(*sizes)], seeds).to(task.x_obs)
     network = nn.Sequential(embedding.features, *list(embedding.layers)[:-1], head)
     batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
 
@@ -187,7 +187,7 @@ class Embedding(nn.Module):
         trunk = config.trunk
         self.features, size = trunk.features(input_shape, rng)
         sizes = (size, *trunk.widths, config.embedding_dim)
-        self.layers = fresh(lambda: mlp(sizes, trunk.activation, trunk.dropout), rng)
+        self.layers = build_sequential(lambda: mlp(sizes, trunk.activation, trunk.dropout), rng)
 
     @property
     def last(self) -> nn.Linear:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from gpn.core.networks.layers import ACTIVATIONS
-from gpn.core.networks.trunks import Trunk, refuse_extras
+from gpn.core.networks.trunks import Trunk, require_plain_trunk
 from gpn.core.task import Signature
 from gpn.core.types import Functions, Inputs
 
@@ -21,7 +21,7 @@ class Members(nn.Module):
 
     def __init__(self, trunk: Trunk, signature: Signature, n: int, rng: torch.Generator) -> None:
         super().__init__()
-        refuse_extras(trunk, "an ensemble")
+        require_plain_trunk(trunk, "an ensemble")
         built = [trunk.features(signature.input_shape, rng) for _ in range(n)]
         sizes = (built[0][1], *trunk.widths, signature.n_outputs)
         self.features = StackedFeatures([module for module, _ in built])

@@ -33,7 +33,7 @@ from gpn.core.config import (
 )
 from gpn.core.losses import anchor_gap, data_loss
 from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk, Trunk
-from gpn.core.pools.prefetch import ended
+from gpn.core.pools.prefetch import closing_streams
 from gpn.core.posterior.base import FunctionBatch, Posterior
 from gpn.core.priors.prior import MLPPrior, ModulePrior, Prior, PriorSpec
 from gpn.core.task import Signature, Task
@@ -122,7 +122,11 @@ class Ensemble:
         device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
         members, terms, streams = ensemble_step(config, task.to(device, dtype), seeds)
         keep = checkpoint_session(checkpoint, config, task, rng, device)
-        with keep as file, progress_bar("ensemble", show=progress) as on_progress, ended(streams):
+        with (
+            keep as file,
+            progress_bar("ensemble", show=progress) as on_progress,
+            closing_streams(streams),
+        ):
             history = train(
                 members, terms, config.train, on_progress, streams=streams, session=file
             )

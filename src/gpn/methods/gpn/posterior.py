@@ -2,21 +2,19 @@
 
 from collections.abc import Callable
 from functools import partial
-from math import isfinite
 from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gpn.core.chunks import joined
+from gpn.core.chunks import join_chunks
 from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk, Trunk
-from gpn.core.pools.base import check_finite
 from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.posterior.finite_rows import deferred_check
 from gpn.core.posterior.gaussian import GaussianPosterior
-from gpn.core.posterior.side_stream import beside
 from gpn.core.task import Signature
-from gpn.core.types import Inputs, Outputs, Rng, as_generator, as_stored, laid_out, normal
+from gpn.core.types import Inputs, Outputs, Rng, as_generator, channels_last, normal
 from gpn.methods.gpn.config import GPNConfig, ResolvedConfig
 from gpn.methods.gpn.fit_report import FitReport, diagnose
 from gpn.methods.gpn.model.generator import AffineGenerator, ConcatGenerator, Generator
@@ -115,7 +113,7 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
     def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
         """b(x), and the row sums of A(x)²."""
         means, variances = zip(*self._computed(self.generator.moments, x), strict=True)
-        return joined(list(means)), joined(list(variances))
+        return join_chunks(list(means)), join_chunks(list(variances))
 
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
         root = self.covariance_root(x)
@@ -125,24 +123,22 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
         self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0
     ) -> Float[Tensor, "o s n"]:
         """A(x) itself, one line per code axis."""
-        columns = joined(self._computed(self.generator.columns, x), dim=1)
+        columns = join_chunks(self._computed(self.generator.columns, x), dim=1)
         return columns[1:].permute(2, 0, 1)
 
-    def _of_rows(self, x: Any, compute: Callable[[Inputs], T]) -> T:
+    def _evaluate(self, x: Any, compute: Callable[[Inputs], T]) -> T:
         """A GPU may begin before it is known whether all rows are finite: our own layers take any
         number. A user's module might not."""
         if isinstance(self.config.trunk, ModuleTrunk):
-            return super()._of_rows(x, compute)
+            return super()._evaluate(x, compute)
         rows = self._shaped(x)
-        meanwhile = beside(rows)
-        result = compute(laid_out(rows))
-        with meanwhile():
-            if not isfinite(as_stored(rows.detach()).sum()):
-                check_finite(rows, "x")
+        check = deferred_check(rows)
+        result = compute(channels_last(rows))
+        check()
         return result
 
     @torch.no_grad()
     def _computed(self, compute: Callable[[Inputs], T], x: Any) -> list[T]:
         """What `compute` makes, from its columns, of each part of the rows."""
         n_columns = self.generator.n_columns
-        return self._of_rows(x, lambda rows: self._parts(compute, rows, n_columns))
+        return self._evaluate(x, lambda rows: self._map(compute, rows, n_columns))

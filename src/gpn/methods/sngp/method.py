@@ -38,11 +38,11 @@ from gpn.core.config import (
     require_positive_if_given,
 )
 from gpn.core.losses import data_loss
-from gpn.core.networks.layers import ACTIVATIONS, fresh, initialise
-from gpn.core.networks.trunks import MLPTrunk, Trunk, refuse_extras
+from gpn.core.networks.layers import ACTIVATIONS, build_sequential, initialise
+from gpn.core.networks.trunks import MLPTrunk, Trunk, require_plain_trunk
 from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.priors.cholesky import inverse_root
-from gpn.core.priors.evidence import learnt_noise_std
+from gpn.core.priors.evidence import feature_noise_std
 from gpn.core.task import Signature, Task
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 from gpn.methods.sngp.spectral_norm import bound_layers, unbind_layers
@@ -165,7 +165,7 @@ class ResidualTrunk(nn.Module):
 
     def __init__(self, trunk: Trunk, input_shape: tuple[int, ...], rng: torch.Generator) -> None:
         super().__init__()
-        refuse_extras(trunk, "SNGP")
+        require_plain_trunk(trunk, "SNGP")
         width = trunk.widths[0]
         if any(other != width for other in trunk.widths):
             raise ValueError(
@@ -174,7 +174,7 @@ class ResidualTrunk(nn.Module):
             )
         self.features, size = trunk.features(input_shape, rng)
         self.project = initialise(nn.Linear(size, width, device="meta"), rng)
-        self.layers = fresh(lambda: [nn.Linear(width, width) for _ in trunk.widths], rng)
+        self.layers = build_sequential(lambda: [nn.Linear(width, width) for _ in trunk.widths], rng)
         self.activation = ACTIVATIONS[trunk.activation]()
 
     def forward(self, x: Inputs) -> Float[Tensor, "n h"]:
@@ -229,7 +229,7 @@ def regression_head(
     (MacKay 1992): residuals, corrected for the weights that the labels have used up.
     """
     wide, y = features.double(), targets.double()
-    noise = learnt_noise_std(wide, y) if noise_std is None else noise_std
+    noise = feature_noise_std(wide, y) if noise_std is None else noise_std
     values, vectors = torch.linalg.eigh(wide.T @ wide)
     total = values.clamp_min(0.0) + noise**2
     mean = vectors @ ((vectors.T @ (wide.T @ y)) / total[:, None])

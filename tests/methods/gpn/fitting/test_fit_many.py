@@ -7,7 +7,8 @@ import torch
 from torch.utils.data import TensorDataset
 
 import gpn
-from gpn.core.pools.base import DatasetPool, TensorPool
+from gpn.core.pools.base import TensorPool
+from gpn.core.pools.rows import DatasetPool
 from gpn.methods.gpn.fitting.fit_many import IncompatibleFits, StackedObjectives, fit_many
 
 CONFIG = gpn.GPNConfig(

@@ -109,7 +109,7 @@ def axes_of(
     axes = spectral_axes(config.prior, landmarks, outputs, most, explained, context.seeds)
     others = pool.rows[config.reference_rows : pool.n_real][:EXPLAINED_ROWS]
     if len(others) == 0:
-        return axes, axes.kept
+        return axes, axes.explained_variance
     return axes, float(axes(others).square().sum() / axes.variance(others).sum())
 
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gpn.core.chunks import chunk_size, joined, map_chunks
+from gpn.core.chunks import chunk_size, join_chunks, map_chunks
 from gpn.core.networks.encodings import fit_features
 from gpn.core.networks.trunks import MLPTrunk, Trunk
 from gpn.core.pools.base import TensorPool
@@ -95,7 +95,7 @@ def _tabulated_rows(context: FitContext) -> Inputs | None:
 @torch.no_grad()
 def _prior_table(prior: Prior, rows: Inputs, n_anchors: int) -> Float[Tensor, "k R o"]:
     size = chunk_size(n_anchors * PRIOR_WIDTH, rows.device, len(rows))
-    return joined(map_chunks(prior, rows, size), dim=1)
+    return join_chunks(map_chunks(prior, rows, size), dim=1)
 
 
 def _spectral(context: FitContext) -> TrainingProblem:

@@ -2,7 +2,7 @@
 
 from gpn.core.task import Task
 from gpn.core.types import Rng
-from gpn.core.warnings import warn_of
+from gpn.core.warnings import warn_doubtful
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.fit_report import WARNINGS
 from gpn.methods.gpn.fitting.build import build
@@ -37,5 +37,5 @@ class GPN:
             problem = build(context)
             history = problem.train()
             posterior = problem.posterior(history)
-        warn_of(posterior.checks, WARNINGS, stacklevel=2)
+        warn_doubtful(posterior.checks, WARNINGS)
         return posterior

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from gpn.core.networks.trunks import ModuleTrunk
-from gpn.core.pools.prefetch import ended
+from gpn.core.pools.prefetch import closing_streams
 from gpn.core.task import Task
 from gpn.core.types import as_generator
-from gpn.core.warnings import warn_of
+from gpn.core.warnings import warn_doubtful
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.defaults import resolve
 from gpn.methods.gpn.fit_report import WARNINGS
@@ -65,7 +65,7 @@ def fit_many(
         history = _train(problems, on_progress)
     posteriors = [problem.posterior(history) for problem in problems]
     for posterior in posteriors:
-        warn_of(posterior.checks, WARNINGS, stacklevel=2)
+        warn_doubtful(posterior.checks, WARNINGS)
     return posteriors
 
 
@@ -77,7 +77,7 @@ def _train(problems: Sequence[TrainingProblem], on_progress: OnProgress) -> Hist
     graph_safe = all(problem.graph_safe for problem in problems)
     step = TrainStep(lambda: _stacked_rows(problems, rngs), stacked.terms, graph_safe=graph_safe)
     streams = [stream for problem in problems for stream in problem.batches.streams]
-    with seeded_global_rng(first.seeds), ended(streams):
+    with seeded_global_rng(first.seeds), closing_streams(streams):
         history = train(stacked, step, first.config.train, on_progress).require_finished()
     stacked.hand_back()
     for check in history.checks:

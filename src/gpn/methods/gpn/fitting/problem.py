@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 
 from gpn.core.networks.trunks import ModuleTrunk
-from gpn.core.pools.prefetch import ended
+from gpn.core.pools.prefetch import closing_streams
 from gpn.core.priors.prior import ModulePrior
 from gpn.core.types import as_generator
 from gpn.methods.gpn.fit_report import FitReport
@@ -58,7 +58,7 @@ class TrainingProblem:
         rng = as_generator(context.seeds, context.device)
         with (
             seeded_global_rng(context.seeds) as global_rngs,
-            ended(self.batches.streams),
+            closing_streams(self.batches.streams),
             rows_gathered(objective.generator, context.group),
         ):
             try:

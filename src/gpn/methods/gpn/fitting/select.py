@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from gpn.core.priors.evidence import held_out_noise_std, learnt_noise_std
+from gpn.core.priors.evidence import feature_noise_std, held_out_noise_std
 from gpn.core.priors.spectral import spectral_axes
 from gpn.core.task import Task
 from gpn.core.types import as_generator
@@ -58,7 +58,7 @@ def _with_noise(context: FitContext) -> FitContext:
     axes = spectral_axes(
         context.config.prior, some.x_obs, task.n_outputs, len(some.x_obs), 1.0, as_generator(0)
     )
-    noise_std = learnt_noise_std(axes(some.x_obs), some.y_obs)
+    noise_std = feature_noise_std(axes(some.x_obs), some.y_obs)
     return replace(context, config=context.config.replace(noise_std=noise_std))
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gpn.core.task import Task
-from gpn.core.types import Inputs, as_generator, laid_out
+from gpn.core.types import Inputs, as_generator, channels_last
 from gpn.training.batches import LabelBatches
 from gpn.training.state import Stream
 
@@ -109,7 +109,7 @@ def weighted_rows(weights: Float[Tensor, "R"], m: int) -> PickRows:
 def _batch(
     task: Task, rows: Tensor, x_pool: Inputs, pool_rows: Tensor | None, rng: torch.Generator
 ) -> Batch:
-    x = laid_out(task.augmented(torch.cat([task.x_obs[rows], x_pool]), rng))
+    x = channels_last(task.augmented(torch.cat([task.x_obs[rows], x_pool]), rng))
     x_obs, x_pool = x.split([len(rows), len(x_pool)])
     return Batch(x_obs, task.y_obs[rows], rows, x_pool, pool_rows)
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpn.core.networks.layers import activated, fresh, initialise, mlp
+from gpn.core.networks.layers import activation_layers, build_sequential, initialise, mlp
 from gpn.core.networks.trunks import Trunk
 from gpn.core.types import Codes, Functions, Inputs, Outputs
 
@@ -63,7 +63,7 @@ class ConcatGenerator(Generator):
         self.features, size = trunk.features(input_shape, rng)
         width = trunk.widths[0]
         self.join = initialise(nn.Linear(size + code_dim, width, device="meta"), rng)
-        self.tail = fresh(lambda: _tail(trunk, n_outputs), rng)
+        self.tail = build_sequential(lambda: _tail(trunk, n_outputs), rng)
 
     def forward(self, x: Inputs, codes: Codes) -> Functions:
         def network(rows: Inputs) -> Functions:
@@ -107,7 +107,7 @@ class AffineGenerator(Generator):
         self.features, size = trunk.features(input_shape, rng)
         self.n_columns = 1 + code_dim // blocks
         sizes = (size, *trunk.widths, n_outputs * self.n_columns)
-        self.tail = fresh(lambda: mlp(sizes, trunk.activation, trunk.dropout), rng)
+        self.tail = build_sequential(lambda: mlp(sizes, trunk.activation, trunk.dropout), rng)
 
     @property
     def _last(self) -> nn.Linear:
@@ -192,4 +192,4 @@ class AffineGenerator(Generator):
 def _tail(trunk: Trunk, n_outputs: int) -> list[nn.Module]:
     """What follows the first hidden layer."""
     hidden = trunk.activation, trunk.dropout
-    return [*activated(*hidden), *mlp((*trunk.widths, n_outputs), *hidden)]
+    return [*activation_layers(*hidden), *mlp((*trunk.widths, n_outputs), *hidden)]

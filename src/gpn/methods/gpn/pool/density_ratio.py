@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from gpn.core.networks.encodings import fit_features
 from gpn.core.networks.trunks import ModuleTrunk, Trunk
-from gpn.core.types import Inputs, as_generator, laid_out
+from gpn.core.types import Inputs, as_generator, channels_last
 from gpn.methods.gpn.model.generator import AffineGenerator
 from gpn.training.batches import LabelBatches
 from gpn.training.checkpoint import CheckpointSession
@@ -94,7 +94,7 @@ class NetworkRatio(DensityRatioFitter):
             return x_obs[labels.next()], x_pool[pool.next()]
 
         def terms(labeled: Tensor, unlabeled: Tensor) -> Terms:
-            logits = network.columns(laid_out(torch.cat([labeled, unlabeled])))[0, :, 0]
+            logits = network.columns(channels_last(torch.cat([labeled, unlabeled])))[0, :, 0]
             on_obs, on_pool = logits.split([len(labeled), len(unlabeled)])
             obs_loss = functional.softplus(-on_obs).mean()
             return {"labeled": obs_loss, "pool": functional.softplus(on_pool).mean()}

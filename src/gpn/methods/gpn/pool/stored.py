@@ -2,7 +2,8 @@
 
 import torch
 
-from gpn.core.pools.base import Pool, RowPool, TensorPool, bounded_rows
+from gpn.core.pools.base import Pool, TensorPool, max_sampled_rows
+from gpn.core.pools.rows import RowPool
 from gpn.core.task import Task
 from gpn.core.types import Inputs, as_generator
 from gpn.methods.gpn.config import ResolvedConfig
@@ -50,6 +51,6 @@ def with_pool_in_memory(config: ResolvedConfig, task: Task, seeds: torch.Generat
         return task
     most = config.reference_rows
     if config.anchor == "independent":
-        most = max(4 * config.reference_rows, bounded_rows(task.x_obs[0].numel()))
+        most = max(4 * config.reference_rows, max_sampled_rows(task.x_obs[0].numel()))
     rows = task.pool.sample(most, as_generator(seeds, task.x_obs.device))
     return task.with_inputs(task.x_obs, TensorPool(rows))
