@@ -10,7 +10,7 @@ from torch import Tensor
 
 import gpn
 from gpn.methods.dkl.grid import DeepProcess, GridProcess, Natural, interpolation
-from gpn.methods.dkl.method import DKL, DKLConfig, DKLPosterior
+from gpn.methods.dkl import DKL, DKLConfig, DKLPosterior
 from gpn.training.batches import LabelBatches
 
 QUICK = DKLConfig(grid_size=8, trunk=gpn.MLPTrunk(widths=(16, 16)), train=gpn.TrainConfig(steps=40))
