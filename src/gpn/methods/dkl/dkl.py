@@ -1,22 +1,23 @@
-"""Deep kernel learning with a grid (Wilson, Hu, Salakhutdinov and Xing 2016a, b; KISS-GP).
+"""Deep kernel learning on a grid (Wilson, Hu, Salakhutdinov and Xing 2016a, b; KISS-GP).
 
-A network e maps x to a few numbers in the box [−1, 1]^d, and a Gaussian process lives there; its
-values u at the nodes of a grid carry everything, the rest is cubic interpolation:
+A network e maps x into the box [−1, 1]^d, and a Gaussian process is defined there by its values u
+at the nodes of a grid, with cubic interpolation between them:
 
     f(x) = w(e(x))·u,    u ~ N(μ 1, K_grid),    q(u) = N(m, S)
     loss = −(1/N) [ Σ_i E_q log p(y_i | f(x_i)) − KL(q(u) ‖ p(u)) ]
 
-One such process per output, on a shared embedding; Gaussian likelihood with learnt noise for a
-regression, softmax for classes. Network, kernel, mean and noise are trained together by Adam, q by
-natural gradients, on minibatches. All of the Gaussian-process mathematics is GPyTorch's.
+There is one process per output, on a shared embedding, with a Gaussian likelihood of learnt noise
+for regression and a softmax for classes. Adam trains network, kernel, mean and noise, natural
+gradients train q(u), both on minibatches. GPyTorch does the Gaussian-process mathematics.
 
-For a regression the last natural-gradient step is of length one over all labels, which makes q(u)
-the exact posterior of the grid values (the likelihood is conjugate), as in KISS-GP with exact
-inference. For classes the network first learns alone, with an ordinary last layer, as in the
-original: q(u) begins at the prior, where all classes are alike wherever a row lies, and its small
-steps tell a network that knows nothing little. What differs from the original: the embedding is
-squashed by tanh, not rescaled batch by batch, so that a draw is one smooth function of x; networks
-for targets do not learn alone first, where natural steps are long from the start.
+For regression the last natural-gradient step has length one and uses all labels. The likelihood is
+conjugate, so this makes q(u) the exact posterior of the grid values, as in KISS-GP. For classes the
+network is first pretrained with an ordinary last layer, as in the original: q(u) starts at the
+prior, where all classes are alike, and its small steps give an untrained network little gradient.
+
+Differences from the original: tanh squashes the embedding, instead of a rescaling per batch, so
+that a draw is one smooth function of x; regression has no pretraining, because its natural steps
+are long from the start.
 """
 
 from dataclasses import dataclass, field
@@ -40,13 +41,19 @@ from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk, Trunk
 from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
-from gpn.methods.dkl.grid import CHUNK_ROWS, DeepProcess, GridProcess, Natural, interpolation
+from gpn.methods.dkl.grid import (
+    CHUNK_ROWS,
+    DeepProcess,
+    GridProcess,
+    NaturalGradient,
+    interpolation,
+)
 from gpn.training.batches import LabelBatches
-from gpn.training.checkpoint import CheckpointLike, CheckpointSession, checkpoint_session
+from gpn.training.checkpoint import CheckpointLike, CheckpointSession, kept
 from gpn.training.config import TrainConfig
 from gpn.training.cuda_graphs import TrainStep
-from gpn.training.loop import train
-from gpn.training.progress import OnProgress, progress_bar
+from gpn.training.loop import Report, train
+from gpn.training.progress import progress_bar
 from gpn.training.state import Terms
 from gpn.training.torch_state import seeded_global_rng
 
@@ -56,15 +63,15 @@ class DKLConfig(Config):
     """Settings of a deep-kernel process.
 
     embedding_dim, grid_size
-        d numbers per row and nodes per axis; the grid has grid_size^d nodes.
+        d, and nodes per axis; the grid has grid_size^d nodes.
     length_scale, noise_std
-        Where the kernel's length scale, in the box [−1, 1]^d, and a regression's noise start.
+        Initial values of the kernel's length scale in [−1, 1]^d and of a regression's noise.
     natural_rate
-        Length of the natural-gradient steps of q(u) during training; None is 0.1 for targets,
-        whose likelihood is conjugate, and 0.003 for classes, where longer steps do not settle.
+        Length of the natural-gradient steps of q(u) during training. None is 0.1 for regression,
+        whose likelihood is conjugate, and 0.003 for classes, where longer steps do not converge.
     alone
-        How long a network for classes learns alone, as a share of the steps that follow; 0 is
-        not at all.
+        For classes: the number of pretraining steps of the network, as a fraction of
+        `train.steps`.
     """
 
     embedding_dim: int = 2
@@ -91,15 +98,9 @@ class DKLConfig(Config):
                 f"{self.grid_size} ** {self.embedding_dim}; use a smaller grid or fewer dimensions."
             )
 
-    def rate_for(self, task: Task) -> float:
-        """`natural_rate`, as given or by default."""
-        if self.natural_rate is not None:
-            return self.natural_rate
-        return 0.003 if task.is_classification else 0.1
-
 
 class DKL:
-    """The method: `DKL(config).fit(task, rng=0)` gives a posterior."""
+    """The method: `DKL(config).fit(task, rng=0)` returns a posterior."""
 
     def __init__(self, config: DKLConfig | None = None) -> None:
         self.config = DKLConfig() if config is None else config
@@ -115,66 +116,71 @@ class DKL:
         """Train embedding and process together; a regression ends with its exact q(u)."""
         config, seeds = self.config, as_generator(rng)
         device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
-        embedding = Embedding(config, task.input_shape, seeds).to(device, dtype)
-        size, dim = config.grid_size, config.embedding_dim
-        grid = GridProcess(size, dim, config.length_scale, task.n_outputs)
-        process = DeepProcess(embedding, grid, task.signature, config.noise_std).to(device)
         moved = task.to(device, dtype)
+        embedding = Embedding(config, task.input_shape, seeds).to(device, dtype)
+        grid = GridProcess(
+            config.grid_size, config.embedding_dim, config.length_scale, task.n_outputs
+        )
+        process = DeepProcess(embedding, grid, task.signature, config.noise_std).to(device)
         fit_features(embedding.features, lambda: moved.x_obs)
+        rate = config.natural_rate or (0.003 if task.is_classification else 0.1)
         with (
-            checkpoint_session(checkpoint, config, task, rng, device) as file,
+            kept(checkpoint, config, task, rng, device) as file,
             progress_bar("DKL", show=progress) as on_progress,
-            seeded_global_rng(seeds) as torchs,
+            seeded_global_rng(seeds) as generators,
         ):
             if task.is_classification and config.alone > 0:
-                learn_alone(embedding, moved, config, seeds, on_progress, file)
+                _pretrain(embedding, moved, config, seeds, on_progress, file)
             embedding.spread(moved.x_obs[:CHUNK_ROWS])
-            natural = Natural(process, moved, config.rate_for(task))
+            natural = NaturalGradient(process, moved, rate)
             batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
-            steps = natural.steps(batches)
-            streams = [*batches.streams, natural, *torchs]
-            others = process.hyperparameters
             train(
                 process.learnt,
-                steps,
+                natural.loss_terms(batches),
                 config.train,
                 on_progress,
-                undecayed=others,
-                streams=streams,
-                session=file,
+                undecayed=process.hyperparameters,
+                streams=[*batches.streams, natural, *generators],
+                kept=file,
             )
             if not task.is_classification:
                 natural.solve()
-        return DKLPosterior(embedding.eval(), *process.grid_law(), task.signature, config)
+        return DKLPosterior(embedding, *process.grid_posterior(), task.signature, config)
 
 
-def learn_alone(
+def _pretrain(
     embedding: "Embedding",
     task: Task,
     config: DKLConfig,
     seeds: torch.Generator,
-    on_progress: OnProgress,
+    on_progress: Report,
     file: CheckpointSession | None,
 ) -> None:
-    """Cross-entropy with an ordinary last layer in place of the embedding's."""
-    sizes = embedding.last.in_features, task.n_outputs
-    head = fresh(lambda: [nn.Linear(*sizes)], seeds).to(task.x_obs)
-    network = nn.Sequential(embedding.features, *list(embedding.layers)[:-1], head)
+    """Minimise the cross-entropy with an ordinary last layer in place of the embedding's."""
+    last = fresh(lambda: [nn.Linear(embedding.last.in_features, task.n_outputs)], seeds)
+    hidden = list(embedding.layers)[:-1]
+    network = nn.Sequential(embedding.features, *hidden, last.to(task.x_obs))
     batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
 
     def rows() -> tuple[Tensor, Tensor]:
         picked = batches.next().to(task.x_obs.device)
         return task.augmented(task.x_obs[picked], batches.rng), task.y_obs[picked]
 
-    def terms(x: Tensor, y: Tensor) -> Terms:
-        return {"alone": cross_entropy(network(x)[None], y).mean()}
+    def loss_terms(x: Tensor, y: Tensor) -> Terms:
+        return {"pretraining": cross_entropy(network(x)[None], y).mean()}
 
     steps = max(1, round(config.alone * config.train.steps))
-    feed = TrainStep(rows, terms, graph_safe=not isinstance(config.trunk, ModuleTrunk))
-    with seeded_global_rng(seeds) as torchs:
-        streams = [*batches.streams, *torchs]
-        own = config.train.replace(steps=steps)
-        train(network, feed, own, on_progress, streams=streams, session=file).require_finished()
+    step = TrainStep(rows, loss_terms, graph_safe=not isinstance(config.trunk, ModuleTrunk))
+    with seeded_global_rng(seeds) as generators:
+        streams = [*batches.streams, *generators]
+        train(
+            network,
+            step,
+            config.train.replace(steps=steps),
+            on_progress,
+            streams=streams,
+            kept=file,
+        ).require_finished()
 
 
 class Embedding(nn.Module):
@@ -198,16 +204,15 @@ class Embedding(nn.Module):
 
     @torch.no_grad()
     def spread(self, x: Inputs, std: float = 0.5) -> None:
-        """Rescale the last layer so that the rows of `x` fill the box from the start."""
-        last = self.last
+        """Rescale the last layer so that the rows of `x` fill the box before training."""
         raw = self.layers(self.features(x))
         scale = std / raw.std(0, correction=0).clamp_min(1e-6)
-        last.weight.mul_(scale[:, None])
-        last.bias.sub_(raw.mean(0)).mul_(scale)
+        self.last.weight.mul_(scale[:, None])
+        self.last.bias.sub_(raw.mean(0)).mul_(scale)
 
 
 class DKLPosterior(Posterior):
-    """Functions x → w(e(x))·u with u ~ q(u) drawn once per function; moments in closed form."""
+    """Functions x → w(e(x))·u with u ~ q(u); the moments of f have a closed form."""
 
     def __init__(
         self,
@@ -236,30 +241,31 @@ class DKLPosterior(Posterior):
 
         return batch
 
+    @torch.no_grad()
+    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        """w·m."""
+        chunks = self._rows(x).split(CHUNK_ROWS)
+        return torch.cat([self._interpolate(chunk, self.grid_mean.T) for chunk in chunks])
+
     def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
         return self.mean(x), self.variance(x)
 
     @torch.no_grad()
-    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        """w·m."""
-        parts = self._rows(x).split(CHUNK_ROWS)
-        return torch.cat([self._interpolate(part, self.grid_mean.T) for part in parts])
-
-    @torch.no_grad()
     def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
         """wᵀ S w."""
-        parts = self._rows(x).split(CHUNK_ROWS)
-        return torch.cat([torch.stack(self._spread(part), dim=-1) for part in parts])
-
-    def _spread(self, x: Inputs) -> list[Float[Tensor, "n"]]:
-        return [self._interpolate(x, root).square().sum(-1) for root in self.grid_root]
+        chunks, roots = self._rows(x).split(CHUNK_ROWS), self.grid_root
+        return torch.cat(
+            [
+                torch.stack([self._interpolate(chunk, root).square().sum(-1) for root in roots], -1)
+                for chunk in chunks
+            ]
+        )
 
     def _interpolate(self, x: Inputs, values: Float[Tensor, "u k"]) -> Float[Tensor, "n k"]:
-        """Cubic interpolation of grid values, one function per column, at the rows' embedding."""
+        """Grid values, one function per column, interpolated at the embedding of the rows."""
         return (interpolation(self.grid, self.embedding(x)) @ values).to(self.dtype)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that the posterior is made of, by name."""
         network = self.embedding.state_dict(prefix="embedding.")
         grid = {"grid": self.grid, "grid_mean": self.grid_mean, "grid_root": self.grid_root}
         noise_std = torch.tensor(self.noise_std or 0.0, dtype=torch.float64)
@@ -269,11 +275,11 @@ class DKLPosterior(Posterior):
     def restore(
         cls, config: DKLConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "DKLPosterior":
-        """The posterior whose `tensors()` these are."""
+        """The posterior that has these `tensors()`."""
         embedding, prefix = Embedding(config, signature.input_shape, as_generator(0)), "embedding."
-        own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        example = next(value for value in own.values() if value.is_floating_point())
-        embedding.to(example.device, example.dtype).load_state_dict(own)
+        state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        example = next(value for value in state.values() if value.is_floating_point())
+        embedding.to(example).load_state_dict(state)
         mean, root = tensors["grid_mean"], tensors["grid_root"]
         noise_std = float(tensors["noise_std"]) or None
         return cls(embedding, tensors["grid"], mean, root, noise_std, signature, config)
