@@ -20,23 +20,21 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from gpn.core.config import Config, require_not_negative, require_one_of, require_positive
+from gpn.core.config import require_not_negative, require_one_of, require_positive
 from gpn.core.losses import data_loss
 from gpn.core.networks.layers import ACTIVATIONS, fresh
 from gpn.core.networks.trunks import MLPTrunk, Trunk, refuse_extras
 from gpn.core.posterior.base import FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
-from gpn.core.types import Draws, Inputs, Rng, as_generator
+from gpn.core.types import Draws, Inputs, as_generator
+from gpn.methods.network_method import NetworkConfig, NetworkMethod, Train
 from gpn.training.batches import LabelBatches
-from gpn.training.checkpoint import CheckpointLike, kept
 from gpn.training.config import TrainConfig
-from gpn.training.loop import train
-from gpn.training.progress import progress_bar
 from gpn.training.state import History, Terms
 
 
 @dataclass(frozen=True, kw_only=True)
-class DropoutConfig(Config):
+class DropoutConfig(NetworkConfig):
     """Settings of MC dropout.
 
     rate
@@ -61,44 +59,28 @@ class DropoutConfig(Config):
             raise ValueError(f"rate must be below 1, got rate={self.rate}; try 0.1.")
 
 
-class Dropout:
+class Dropout(NetworkMethod[DropoutConfig, "DropoutPosterior"]):
     """The method: `Dropout(config).fit(task, rng=0)` returns a posterior."""
 
-    def __init__(self, config: DropoutConfig | None = None) -> None:
-        self.config = DropoutConfig() if config is None else config
+    config_class = DropoutConfig
 
-    def fit(
-        self,
-        task: Task,
-        rng: Rng = None,
-        *,
-        progress: bool | None = None,
-        checkpoint: CheckpointLike = None,
-    ) -> "DropoutPosterior":
+    def _fit(self, task: Task, seeds: torch.Generator, train: Train) -> "DropoutPosterior":
         """Train one network under random masks; the pool is not used."""
-        config, seeds = self.config, as_generator(rng)
-        device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
-        moved = task.to(device, dtype)
-        network = DropoutNetwork(config.trunk, task.signature, seeds).to(device, dtype)
-        generator = as_generator(seeds, device)
+        config = self.config
+        network = DropoutNetwork(config.trunk, task.signature, seeds).to(task.x_obs)
+        generator = as_generator(seeds, task.x_obs.device)
         batches = LabelBatches(len(task.x_obs), config.train.label_batch, generator)
 
         def loss_terms() -> Terms:
             rows = batches.next()
             masks = network.masks(1, len(rows), config.rate, generator)
-            fitted = network(moved.augmented(moved.x_obs[rows], generator), masks)
+            fitted = network(task.augmented(task.x_obs[rows], generator), masks)
             return {
-                "data": data_loss(fitted, moved.y_obs[rows]).mean(),
+                "data": data_loss(fitted, task.y_obs[rows]).mean(),
                 "decay": config.weight_decay * network.squared_norm(),
             }
 
-        with (
-            kept(checkpoint, config, task, rng, device) as file,
-            progress_bar("dropout", show=progress) as on_progress,
-        ):
-            history = train(
-                network, loss_terms, config.train, on_progress, streams=batches.streams, kept=file
-            )
+        history = train(network, loss_terms, streams=batches.streams)
         return DropoutPosterior(network, task.signature, config, history)
 
 

@@ -21,14 +21,13 @@ are long from the start.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from gpn.core.config import (
-    Config,
     require_counts,
     require_not_negative,
     require_positive,
@@ -38,28 +37,20 @@ from gpn.core.losses import cross_entropy
 from gpn.core.networks.encodings import fit_features
 from gpn.core.networks.layers import fresh, mlp
 from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk, Trunk
-from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
-from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
-from gpn.methods.dkl.grid import (
-    CHUNK_ROWS,
-    DeepProcess,
-    GridProcess,
-    NaturalGradient,
-    interpolation,
-)
+from gpn.core.types import Inputs, as_generator
+from gpn.methods.dkl.grid import DeepProcess, GridProcess, NaturalGradient, interpolation
+from gpn.methods.linear_gaussian import CHUNK_ROWS, Features, LinearGaussianPosterior
+from gpn.methods.network_method import NetworkConfig, NetworkMethod, Train
 from gpn.training.batches import LabelBatches
-from gpn.training.checkpoint import CheckpointLike, CheckpointSession, kept
 from gpn.training.config import TrainConfig
 from gpn.training.cuda_graphs import TrainStep
-from gpn.training.loop import Report, train
-from gpn.training.progress import progress_bar
 from gpn.training.state import Terms
 from gpn.training.torch_state import seeded_global_rng
 
 
 @dataclass(frozen=True, kw_only=True)
-class DKLConfig(Config):
+class DKLConfig(NetworkConfig):
     """Settings of a deep-kernel process.
 
     embedding_dim, grid_size
@@ -99,62 +90,36 @@ class DKLConfig(Config):
             )
 
 
-class DKL:
+class DKL(NetworkMethod[DKLConfig, "DKLPosterior"]):
     """The method: `DKL(config).fit(task, rng=0)` returns a posterior."""
 
-    def __init__(self, config: DKLConfig | None = None) -> None:
-        self.config = DKLConfig() if config is None else config
+    config_class = DKLConfig
 
-    def fit(
-        self,
-        task: Task,
-        rng: Rng = None,
-        *,
-        progress: bool | None = None,
-        checkpoint: CheckpointLike = None,
-    ) -> "DKLPosterior":
+    def _fit(self, task: Task, seeds: torch.Generator, train: Train) -> "DKLPosterior":
         """Train embedding and process together; a regression ends with its exact q(u)."""
-        config, seeds = self.config, as_generator(rng)
-        device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
-        moved = task.to(device, dtype)
-        embedding = Embedding(config, task.input_shape, seeds).to(device, dtype)
-        grid = GridProcess(
-            config.grid_size, config.embedding_dim, config.length_scale, task.n_outputs
-        )
-        process = DeepProcess(embedding, grid, task.signature, config.noise_std).to(device)
-        fit_features(embedding.features, lambda: moved.x_obs)
+        config = self.config
+        embedding = Embedding(config, task.input_shape, seeds).to(task.x_obs)
+        size, dim = config.grid_size, config.embedding_dim
+        grid = GridProcess(size, dim, config.length_scale, task.n_outputs)
+        process = DeepProcess(embedding, grid, task.signature, config.noise_std)
+        process.to(task.x_obs.device)
+        fit_features(embedding.features, lambda: task.x_obs)
         rate = config.natural_rate or (0.003 if task.is_classification else 0.1)
-        with (
-            kept(checkpoint, config, task, rng, device) as file,
-            progress_bar("DKL", show=progress) as on_progress,
-            seeded_global_rng(seeds) as generators,
-        ):
+        with seeded_global_rng(seeds) as generators:
             if task.is_classification and config.alone > 0:
-                _pretrain(embedding, moved, config, seeds, on_progress, file)
-            embedding.spread(moved.x_obs[:CHUNK_ROWS])
-            natural = NaturalGradient(process, moved, rate)
+                _pretrain(embedding, task, config, seeds, train)
+            embedding.spread(task.x_obs[:CHUNK_ROWS])
+            natural = NaturalGradient(process, task, rate)
             batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
-            train(
-                process.learnt,
-                natural.loss_terms(batches),
-                config.train,
-                on_progress,
-                undecayed=process.hyperparameters,
-                streams=[*batches.streams, natural, *generators],
-                kept=file,
-            )
+            step, streams = natural.loss_terms(batches), [*batches.streams, natural, *generators]
+            train(process.learnt, step, undecayed=process.hyperparameters, streams=streams)
             if not task.is_classification:
                 natural.solve()
         return DKLPosterior(embedding, *process.grid_posterior(), task.signature, config)
 
 
 def _pretrain(
-    embedding: "Embedding",
-    task: Task,
-    config: DKLConfig,
-    seeds: torch.Generator,
-    on_progress: Report,
-    file: CheckpointSession | None,
+    embedding: "Embedding", task: Task, config: DKLConfig, seeds: torch.Generator, train: Train
 ) -> None:
     """Minimise the cross-entropy with an ordinary last layer in place of the embedding's."""
     last = fresh(lambda: [nn.Linear(embedding.last.in_features, task.n_outputs)], seeds)
@@ -173,14 +138,8 @@ def _pretrain(
     step = TrainStep(rows, loss_terms, graph_safe=not isinstance(config.trunk, ModuleTrunk))
     with seeded_global_rng(seeds) as generators:
         streams = [*batches.streams, *generators]
-        train(
-            network,
-            step,
-            config.train.replace(steps=steps),
-            on_progress,
-            streams=streams,
-            kept=file,
-        ).require_finished()
+        history = train(network, step, config=config.train.replace(steps=steps), streams=streams)
+    history.require_finished()
 
 
 class Embedding(nn.Module):
@@ -211,8 +170,8 @@ class Embedding(nn.Module):
         self.last.bias.sub_(raw.mean(0)).mul_(scale)
 
 
-class DKLPosterior(Posterior):
-    """Functions x → w(e(x))·u with u ~ q(u); the moments of f have a closed form."""
+class DKLPosterior(LinearGaussianPosterior):
+    """Functions x → w(e(x))·u with u ~ q(u)."""
 
     def __init__(
         self,
@@ -224,50 +183,15 @@ class DKLPosterior(Posterior):
         signature: Signature,
         config: DKLConfig,
     ) -> None:
-        example = next(embedding.parameters())
-        super().__init__(signature, example.device, example.dtype, noise_std)
-        self.embedding = embedding.eval().requires_grad_(False)  # noqa: FBT003
-        self.grid, self.grid_mean, self.grid_root = grid, grid_mean, grid_root
-        self.config = config
+        super().__init__(embedding, grid_mean.T, grid_root, noise_std, signature, config)
+        self.grid = grid
 
-    def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
-        noise = normal((n, *self.grid_mean.shape, 1), rng, self.grid_mean)
-        values = self.grid_mean + (self.grid_root @ noise)[..., 0]
-        columns = values.flatten(0, 1).T.contiguous()
-
-        def batch(x: Inputs) -> Draws:
-            at_rows = self._interpolate(x, columns)
-            return at_rows.reshape(len(x), n, self.n_outputs).movedim(1, 0)
-
-        return batch
-
-    @torch.no_grad()
-    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        """w·m."""
-        chunks = self._rows(x).split(CHUNK_ROWS)
-        return torch.cat([self._interpolate(chunk, self.grid_mean.T) for chunk in chunks])
-
-    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
-        return self.mean(x), self.variance(x)
-
-    @torch.no_grad()
-    def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        """wᵀ S w."""
-        chunks, roots = self._rows(x).split(CHUNK_ROWS), self.grid_root
-        return torch.cat(
-            [
-                torch.stack([self._interpolate(chunk, root).square().sum(-1) for root in roots], -1)
-                for chunk in chunks
-            ]
-        )
-
-    def _interpolate(self, x: Inputs, values: Float[Tensor, "u k"]) -> Float[Tensor, "n k"]:
-        """Grid values, one function per column, interpolated at the embedding of the rows."""
-        return (interpolation(self.grid, self.embedding(x)) @ values).to(self.dtype)
+    def features(self, x: Inputs) -> Features:
+        return interpolation(self.grid, self.network(x))
 
     def tensors(self) -> dict[str, Tensor]:
-        network = self.embedding.state_dict(prefix="embedding.")
-        grid = {"grid": self.grid, "grid_mean": self.grid_mean, "grid_root": self.grid_root}
+        network = self.network.state_dict(prefix="embedding.")
+        grid = {"grid": self.grid, "grid_mean": self.weights.T, "grid_root": self.root}
         noise_std = torch.tensor(self.noise_std or 0.0, dtype=torch.float64)
         return {**network, **grid, "noise_std": noise_std}
 

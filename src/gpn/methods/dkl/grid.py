@@ -16,10 +16,9 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor, nn
 
 from gpn.core.task import Signature, Task
+from gpn.methods.linear_gaussian import CHUNK_ROWS
 from gpn.training.batches import LabelBatches
 from gpn.training.state import Terms
-
-CHUNK_ROWS = 1024
 
 MAX_HALVINGS = 10
 

@@ -24,7 +24,6 @@ import torch
 from torch import Tensor
 
 from gpn.core.config import (
-    Config,
     require_counts,
     require_one_of,
     require_positive,
@@ -36,15 +35,13 @@ from gpn.core.pools.prefetch import ended
 from gpn.core.posterior.base import FunctionBatch, Posterior
 from gpn.core.priors.prior import MLPPrior, ModulePrior, PriorSpec
 from gpn.core.task import Signature, Task
-from gpn.core.types import Functions, Inputs, Rng, as_generator
+from gpn.core.types import Functions, Inputs, as_generator
 from gpn.methods.ensemble.members import Members
 from gpn.methods.ensemble.parameter_prior import ParameterPrior, Variances
+from gpn.methods.network_method import NetworkConfig, NetworkMethod, Train
 from gpn.training.batches import LabelBatches
-from gpn.training.checkpoint import CheckpointLike, kept
 from gpn.training.config import TrainConfig
 from gpn.training.cuda_graphs import TrainStep
-from gpn.training.loop import train
-from gpn.training.progress import progress_bar
 from gpn.training.state import History, Stream, Terms
 
 DEFAULT_BETA = {"parameters": 1.0, "outputs": 0.1, "none": 0.0}
@@ -53,7 +50,7 @@ AnchorLoss = Callable[[Functions, Inputs], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnsembleConfig(Config):
+class EnsembleConfig(NetworkConfig):
     """Settings of an ensemble.
 
     beta
@@ -101,31 +98,17 @@ class EnsembleConfig(Config):
         return DEFAULT_BETA[self.regularise] if self.beta is None else self.beta
 
 
-class Ensemble:
+class Ensemble(NetworkMethod[EnsembleConfig, "EnsemblePosterior"]):
     """The method: `Ensemble(config).fit(task, rng=0)` returns a posterior."""
 
-    def __init__(self, config: EnsembleConfig | None = None) -> None:
-        self.config = EnsembleConfig() if config is None else config
+    config_class = EnsembleConfig
 
-    def fit(
-        self,
-        task: Task,
-        rng: Rng = None,
-        *,
-        progress: bool | None = None,
-        checkpoint: CheckpointLike = None,
-    ) -> "EnsemblePosterior":
+    def _fit(self, task: Task, seeds: torch.Generator, train: Train) -> "EnsemblePosterior":
         """Train all members together; only `regularise="outputs"` uses the pool."""
-        config, seeds = self.config, as_generator(rng)
-        device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
-        members, step, streams = ensemble_step(config, task.to(device, dtype), seeds)
-        with (
-            kept(checkpoint, config, task, rng, device) as file,
-            progress_bar("ensemble", show=progress) as on_progress,
-            ended(streams),
-        ):
-            history = train(members, step, config.train, on_progress, streams=streams, kept=file)
-        return EnsemblePosterior(members, task.signature, config, history)
+        members, step, streams = ensemble_step(self.config, task, seeds)
+        with ended(streams):
+            history = train(members, step, streams=streams)
+        return EnsemblePosterior(members, task.signature, self.config, history)
 
 
 def ensemble_step(

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gpn.core.types import normal
-from gpn.training.loop import Report
+from gpn.training.progress import OnProgress
 
 States = Float[Tensor, "c p"]
 
@@ -35,7 +35,7 @@ class Sampler(ABC):
         """The next states, their potential energies, and the mean acceptance probability."""
 
     def run(
-        self, state: States, *, warmup: int, draws: int, thin: int, on_progress: Report
+        self, state: States, *, warmup: int, draws: int, thin: int, on_progress: OnProgress
     ) -> tuple[Float[Tensor, "c t p"], float]:
         """Every `thin`-th state after the warm-up, and the mean acceptance probability."""
         energy, accepted, states = self.potential(state), state.new_zeros(()), []

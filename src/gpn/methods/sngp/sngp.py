@@ -30,7 +30,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gpn.core.config import (
-    Config,
     require_counts,
     require_one_of,
     require_positive,
@@ -39,26 +38,21 @@ from gpn.core.config import (
 from gpn.core.losses import data_loss
 from gpn.core.networks.layers import ACTIVATIONS, fresh, initialise
 from gpn.core.networks.trunks import MLPTrunk, Trunk, refuse_extras
-from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.posterior.base import MOMENT_DRAWS
 from gpn.core.priors.cholesky import inverse_root
 from gpn.core.priors.evidence import learnt_noise_std
 from gpn.core.task import Signature, Task
-from gpn.core.types import Inputs, Outputs, Rng, as_generator, normal
+from gpn.core.types import Inputs, Outputs, Rng, as_generator
+from gpn.methods.linear_gaussian import CHUNK_ROWS, Features, LinearGaussianPosterior
+from gpn.methods.network_method import NetworkConfig, NetworkMethod, Train
 from gpn.methods.sngp.spectral_norm import bound_layers, unbind_layers
 from gpn.training.batches import LabelBatches
-from gpn.training.checkpoint import CheckpointLike, kept
 from gpn.training.config import TrainConfig
-from gpn.training.loop import train
-from gpn.training.progress import progress_bar
 from gpn.training.state import Terms
-
-CHUNK_ROWS = 1024
-
-Features = Float[Tensor, "n f"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SNGPConfig(Config):
+class SNGPConfig(NetworkConfig):
     """Settings of an SNGP.
 
     spectral_bound
@@ -90,49 +84,34 @@ class SNGPConfig(Config):
         require_one_of(self, "precision", ("class", "shared"))
 
 
-class SNGP:
+class SNGP(NetworkMethod[SNGPConfig, "SNGPPosterior"]):
     """The method: `SNGP(config).fit(task, rng=0)` returns a posterior."""
 
-    def __init__(self, config: SNGPConfig | None = None) -> None:
-        self.config = SNGPConfig() if config is None else config
+    config_class = SNGPConfig
 
-    def fit(
-        self,
-        task: Task,
-        rng: Rng = None,
-        *,
-        progress: bool | None = None,
-        checkpoint: CheckpointLike = None,
-    ) -> "SNGPPosterior":
+    def _fit(self, task: Task, seeds: torch.Generator, train: Train) -> "SNGPPosterior":
         """Train the network and its weights, then compute the Laplace posterior of the weights."""
-        config, seeds = self.config, as_generator(rng)
-        device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
+        config = self.config
         network = SNGPNetwork(config, task.signature, seeds)
         bound_layers(network.trunk, config.spectral_bound, seeds)
-        network, moved = network.to(device, dtype), task.to(device, dtype)
-        generator = as_generator(seeds, device)
+        network = network.to(task.x_obs)
+        generator = as_generator(seeds, task.x_obs.device)
         batches = LabelBatches(len(task.x_obs), config.train.label_batch, generator)
 
         def loss_terms() -> Terms:
             """−log posterior of the weights per label; σ_ε² is the current error."""
             rows = batches.next()
-            fitted = network(moved.augmented(moved.x_obs[rows], generator))
-            data = data_loss(fitted[None], moved.y_obs[rows]).mean()
+            fitted = network(task.augmented(task.x_obs[rows], generator))
+            data = data_loss(fitted[None], task.y_obs[rows]).mean()
             scale = 0.5 if task.is_classification else data.detach() / task.n_outputs
             return {
                 "data": data,
                 "weights": scale * network.weights.square().sum() / len(task.x_obs),
             }
 
-        with (
-            kept(checkpoint, config, task, rng, device) as file,
-            progress_bar("SNGP", show=progress) as on_progress,
-        ):
-            train(
-                network, loss_terms, config.train, on_progress, streams=batches.streams, kept=file
-            )
-            unbind_layers(network.trunk)
-            laplace = _laplace(network.eval(), moved, config)
+        train(network, loss_terms, streams=batches.streams)
+        unbind_layers(network.trunk)
+        laplace = _laplace(network.eval(), task, config)
         return SNGPPosterior(network, *laplace, task.signature, config)
 
 
@@ -235,45 +214,14 @@ def regression_head(
     return mean, vectors * (noise / total.sqrt()), noise
 
 
-class SNGPPosterior(Posterior):
-    """Functions x → φ(x)·w with w ~ N(ŵ, R Rᵀ); the moments of f have a closed form."""
+class SNGPPosterior(LinearGaussianPosterior):
+    """Functions x → φ(x)·w with w ~ N(ŵ, P⁻¹)."""
 
-    def __init__(
-        self,
-        network: SNGPNetwork,
-        weights: Float[Tensor, "f o"],
-        root: Float[Tensor, "c f f"],
-        noise_std: float | None,
-        signature: Signature,
-        config: SNGPConfig,
-    ) -> None:
-        super().__init__(signature, weights.device, weights.dtype, noise_std)
-        self.network = network.eval().requires_grad_(False)  # noqa: FBT003
-        self.weights, self.root = weights, root
-        self.config = config
+    network: SNGPNetwork
+    config: SNGPConfig
 
-    def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
-        noise = normal((n, self.n_outputs, len(self.weights), 1), rng, self.weights)
-        weights = self.weights + (self.root @ noise)[..., 0].mT
-        return lambda x: self.network.features(x) @ weights
-
-    @torch.no_grad()
-    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        """φ(x)·ŵ."""
-        return self._features(x) @ self.weights
-
-    @torch.no_grad()
-    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
-        """φ(x)·ŵ and φ(x)ᵀ P⁻¹ φ(x)."""
-        features = self._features(x)
-        variance = (features @ self.root).square().sum(-1).T
-        return features @ self.weights, variance.expand(-1, self.n_outputs)
-
-    @torch.no_grad()
-    def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
-        """φ(x)ᵀ P⁻¹ φ(x') for every pair of rows."""
-        half = self._features(x) @ self.root
-        return (half @ half.mT).expand(self.n_outputs, -1, -1)
+    def features(self, x: Inputs) -> Features:
+        return self.network.features(x)
 
     def probabilities(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "n o"]:
         """The mean softmax of the draws, or the mean-field rule if `mean_field` is set."""
@@ -298,7 +246,3 @@ class SNGPPosterior(Posterior):
         network.load_state_dict(state)
         noise_std = float(tensors["noise_std"]) or None
         return cls(network, weights, tensors["root"], noise_std, signature, config)
-
-    def _features(self, x: Any) -> Features:
-        chunks = self._rows(x).split(CHUNK_ROWS)
-        return torch.cat([self.network.features(chunk) for chunk in chunks])
