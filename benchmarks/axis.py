@@ -6,7 +6,7 @@ from benchmarks.harness import Row, in_turn, ratio
 from benchmarks.place import Place
 from gpn import GPN, GPNConfig, MLPTrunk, TrainConfig
 from gpn.data import six_points
-from gpn.methods.ensemble.method import Ensemble, EnsembleConfig
+from gpn.methods.ensemble import Ensemble, EnsembleConfig
 from gpn.methods.gpn.fitting.fit_many import fit_many
 
 MEMBERS, STEPS, REPEATS = 10, 200, 5

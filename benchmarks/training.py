@@ -18,7 +18,7 @@ from benchmarks.place import Place
 from gpn import TrainConfig
 from gpn.core.networks.trunks import Trunk
 from gpn.core.types import as_generator
-from gpn.methods.ensemble.method import EnsembleConfig, ensemble_step
+from gpn.methods.ensemble.ensemble import EnsembleConfig, ensemble_step
 from gpn.methods.gpn.model.generator import AffineGenerator
 
 STEPS, QUICK_STEPS, REPEATS, QUICK_REPEATS = 200, 5, 7, 2

@@ -19,7 +19,7 @@ from gpn.core.posterior.base import Posterior
 from gpn.core.priors.prior import MLPPrior
 from gpn.core.task import Task
 from gpn.data import SIX_POINTS_NOISE_STD, six_points
-from gpn.methods.ensemble.method import Ensemble, EnsembleConfig
+from gpn.methods.ensemble import Ensemble, EnsembleConfig
 from gpn.methods.gp import GPPosterior
 from gpn.methods.gpn import GPNPosterior
 from gpn.metrics import draws_w2

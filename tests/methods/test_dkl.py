@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import gpn
-from gpn.methods.dkl.grid import DeepProcess, GridProcess, Natural, interpolation
-from gpn.methods.dkl.method import DKL, DKLConfig, DKLPosterior
+from gpn.methods.dkl.grid import DeepProcess, GridProcess, NaturalGradient, interpolation
+from gpn.methods.dkl import DKL, DKLConfig, DKLPosterior
 from gpn.training.batches import LabelBatches
 
 QUICK = DKLConfig(grid_size=8, trunk=gpn.MLPTrunk(widths=(16, 16)), train=gpn.TrainConfig(steps=40))
@@ -31,7 +31,7 @@ def solved() -> DeepProcess:
     task = gpn.Task(X, torch.cat([(3 * X).sin(), X.square()], dim=1))
     grid = GridProcess(20, 1, 0.4, 2)
     process = DeepProcess(ScaledIdentity(), grid, task.signature, 0.1)
-    Natural(process, task, 0.1).solve()
+    NaturalGradient(process, task, 0.1).solve()
     return process
 
 
@@ -41,7 +41,7 @@ def test_solved_grid_is_the_exact_posterior(solved: DeepProcess) -> None:
     prior = strategy.prior_distribution.covariance_matrix[0].detach()
     weights = interpolation(strategy.grid, X)
     covariance = torch.linalg.inv(torch.linalg.inv(prior) + weights.T @ weights / 0.1**2)
-    _, mean, root, noise_std = solved.grid_law()
+    _, mean, root, noise_std = solved.grid_posterior()
     assert noise_std == pytest.approx(0.1, rel=1e-6)
     torch.testing.assert_close(root[0] @ root[0].T, covariance, rtol=1e-4, atol=1e-6)
     expected = covariance @ weights.T @ (3 * X).sin() / 0.1**2
@@ -66,7 +66,7 @@ def test_solved_grid_agrees_with_gpytorch_exact_gp(solved: DeepProcess) -> None:
     rows = torch.linspace(-0.85, 0.85, 7, dtype=torch.float64)[:, None]
     with torch.no_grad():
         exact = model(rows)
-    grid, mean, root, _ = solved.grid_law()
+    grid, mean, root, _ = solved.grid_posterior()
     weights = interpolation(grid, rows)
     torch.testing.assert_close(weights @ mean[0], exact.mean, rtol=0.0, atol=0.02)
     spread = (weights @ root[0]).square().sum(1).sqrt()

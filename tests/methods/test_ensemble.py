@@ -7,8 +7,8 @@ from torch import Tensor, nn
 import gpn
 from gpn.core.types import as_generator
 from gpn.methods.ensemble.members import Members
-from gpn.methods.ensemble.method import Ensemble, EnsembleConfig, EnsemblePosterior
-from gpn.methods.ensemble.weight_prior import ParameterPrior
+from gpn.methods.ensemble import Ensemble, EnsembleConfig, EnsemblePosterior
+from gpn.methods.ensemble.parameter_prior import ParameterPrior
 
 TRAIN = gpn.TrainConfig(steps=60, pool_batch=16, device="cpu")
 TRUNK = gpn.MLPTrunk(widths=(16, 16), activation="relu")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import gpn
 from gpn.methods.mcmc.convergence import split_rhat
-from gpn.methods.mcmc.method import MCMC, MCMCConfig, MCMCPosterior
+from gpn.methods.mcmc import MCMC, MCMCConfig, MCMCPosterior
 
 SIGMA = 0.5
 PRIOR = gpn.ModulePrior(module=nn.utils.skip_init(nn.Linear, 2, 1, bias=False), prior_variance=2.0)
@@ -76,8 +76,8 @@ def test_classes_follow_the_likelihood(sampler: str) -> None:
 
 def test_the_same_seed_walks_the_same_way() -> None:
     first, second = fit("hmc", seed=3), fit("hmc", seed=3)
-    assert torch.equal(first.kept, second.kept)
-    assert not torch.equal(first.kept, linear("hmc").kept)
+    assert torch.equal(first.states, second.states)
+    assert not torch.equal(first.states, linear("hmc").states)
 
 
 def test_global_randomness_is_untouched() -> None:

@@ -9,7 +9,7 @@ import pytest
 import gpn
 from gpn.methods import registry
 from gpn.methods.dropout import Dropout, DropoutConfig
-from gpn.methods.ensemble.method import Ensemble
+from gpn.methods.ensemble import Ensemble
 
 
 def test_the_names_of_the_design_are_there() -> None:

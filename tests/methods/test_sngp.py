@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import gpn
 from gpn.core.types import as_generator
-from gpn.methods.sngp.method import (
+from gpn.methods.sngp.sngp import (
     SNGP,
     ResidualTrunk,
     SNGPConfig,

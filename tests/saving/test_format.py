@@ -15,7 +15,7 @@ from torch import nn
 import gpn
 from gpn.core.posterior.base import FunctionBatch, Posterior
 from gpn.methods.dropout import Dropout, DropoutConfig, DropoutPosterior
-from gpn.methods.ensemble.method import Ensemble, EnsembleConfig
+from gpn.methods.ensemble import Ensemble, EnsembleConfig
 from gpn.saving import encoding
 from gpn.saving.format import load, save
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import gpn
-from gpn.methods.ensemble.method import Ensemble, EnsembleConfig
+from gpn.methods.ensemble import Ensemble, EnsembleConfig
 from gpn.methods.gpn.fitting.fit_many import fit_many
 from gpn.training import cuda_graphs, loop
 from gpn.training.config import TrainConfig

@@ -1,6 +1,6 @@
-"""One file per method; each has the same order inside: config, fit, posterior.
+"""One file or folder per method, each in the same order: config, fit, posterior.
 
-`get(name)` builds any of them, `names()` lists them, `register(name, factory)` adds yours.
+`get(name)` builds a method, `names()` lists them, `register(name, factory)` adds yours.
 """
 
 from gpn.methods.registry import Method, get, names, register

@@ -1,43 +1,40 @@
-"""MC dropout (Gal and Ghahramani 2016): dropout at training *and* at sampling.
+"""MC dropout (Gal and Ghahramani 2016): dropout during training *and* sampling.
 
-One network whose hidden units are each kept with probability 1 − p; a draw is the network under
-one set of masks m. Training minimises
+One network keeps each hidden unit with probability 1 − p; a draw is the network under one set of
+masks m. Training minimises
 
     (1/N) Σ_i data(f(x_i; W, m_i), y_i) + λ ‖W‖²,        m_i ~ Bernoulli(1 − p) / (1 − p)
 
-which is variational inference with a length scale l and noise σ_ε if λ = (1 − p) l² σ_ε² / N.
+which is variational inference with length scale l and noise σ_ε if λ = (1 − p) l² σ_ε² / N.
 
-What differs from the original: a draw keeps *one* mask for all rows, so that it is a function
-(`masks="row"` gives the original's fresh mask per row); λ is set directly and not through l and
-σ_ε; raw inputs and convolutions are not dropped, the features that a trunk has learnt are; and
-draws are functions, so the noise of the labels is not added to them.
+Differences from the original: a draw uses *one* mask for all rows, so that it is a function
+(`masks="row"` is the original's new mask per row); λ is set directly, not through l and σ_ε; masks
+apply to the features that a trunk learns, not to raw inputs or inside convolutions; and draws are
+functions, without the noise of the labels.
 """
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from gpn.core.config import Config, require_one_of, require_positive
+from gpn.core.config import require_not_negative, require_one_of, require_positive
 from gpn.core.losses import data_loss
 from gpn.core.networks.layers import ACTIVATIONS, build_sequential
 from gpn.core.networks.trunks import MLPTrunk, Trunk, require_plain_trunk
 from gpn.core.posterior.base import FunctionBatch, Posterior
 from gpn.core.task import Signature, Task
-from gpn.core.types import Draws, Inputs, Rng, as_generator
+from gpn.core.types import Draws, Inputs, as_generator
+from gpn.methods.network_method import NetworkConfig, NetworkMethod, Train
 from gpn.training.batches import LabelBatches
-from gpn.training.checkpoint import CheckpointLike, checkpoint_session
 from gpn.training.config import TrainConfig
-from gpn.training.loop import train
-from gpn.training.progress import progress_bar
 from gpn.training.state import History, Terms
 
 
 @dataclass(frozen=True, kw_only=True)
-class DropoutConfig(Config):
+class DropoutConfig(NetworkConfig):
     """Settings of MC dropout.
 
     rate
@@ -56,44 +53,39 @@ class DropoutConfig(Config):
 
     def __post_init__(self) -> None:
         require_positive(self, "rate")
+        require_not_negative(self, "weight_decay")
         require_one_of(self, "masks", ("function", "row"))
         if self.rate >= 1:
             raise ValueError(f"rate must be below 1, got rate={self.rate}; try 0.1.")
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}.")
 
 
-class Dropout:
-    """The method: `Dropout(config).fit(task, rng=0)` gives a posterior."""
+class Dropout(NetworkMethod[DropoutConfig, "DropoutPosterior"]):
+    """The method: `Dropout(config).fit(task, rng=0)` returns a posterior."""
 
-    def __init__(self, config: DropoutConfig | None = None) -> None:
-        self.config = DropoutConfig() if config is None else config
+    config_class = DropoutConfig
 
-    def fit(
-        self,
-        task: Task,
-        rng: Rng = None,
-        *,
-        progress: bool | None = None,
-        checkpoint: CheckpointLike = None,
-    ) -> "DropoutPosterior":
+    def _fit(self, task: Task, seeds: torch.Generator, train: Train) -> "DropoutPosterior":
         """Train one network under random masks; the pool is not used."""
-        config, seeds = self.config, as_generator(rng)
-        device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
-        network = DropoutNetwork(config.trunk, task.signature, seeds).to(device, dtype)
-        batch, draws = config.train.label_batch, as_generator(seeds, device)
-        labels = LabelBatches(len(task.x_obs), batch, draws)
-        terms = _step(config, network, task.to(device, dtype), labels)
-        keep = checkpoint_session(checkpoint, config, task, rng, device)
-        with keep as file, progress_bar("dropout", show=progress) as on_progress:
-            history = train(
-                network, terms, config.train, on_progress, streams=labels.streams, session=file
-            )
+        config = self.config
+        network = DropoutNetwork(config.trunk, task.signature, seeds).to(task.x_obs)
+        generator = as_generator(seeds, task.x_obs.device)
+        batches = LabelBatches(len(task.x_obs), config.train.label_batch, generator)
+
+        def loss_terms() -> Terms:
+            rows = batches.next()
+            masks = network.masks(1, len(rows), config.rate, generator)
+            fitted = network(task.augmented(task.x_obs[rows], generator), masks)
+            return {
+                "data": data_loss(fitted, task.y_obs[rows]).mean(),
+                "decay": config.weight_decay * network.squared_norm(),
+            }
+
+        history = train(network, loss_terms, streams=batches.streams)
         return DropoutPosterior(network, task.signature, config, history)
 
 
 class DropoutNetwork(nn.Module):
-    """A trunk and an output layer, with a mask on what enters each linear layer."""
+    """A trunk and an output layer, with a mask on the inputs of each linear layer."""
 
     def __init__(self, trunk: Trunk, signature: Signature, rng: torch.Generator) -> None:
         super().__init__()
@@ -126,7 +118,7 @@ class DropoutNetwork(nn.Module):
         return hidden
 
     def squared_norm(self) -> Tensor:
-        """‖W‖² over everything that is trained."""
+        """‖W‖² over all trained parameters."""
         trained = [p for p in self.parameters() if p.requires_grad]
         return torch.stack([p.square().sum() for p in trained]).sum()
 
@@ -144,23 +136,17 @@ class DropoutPosterior(Posterior):
         example = next(network.layers.parameters())
         super().__init__(signature, example.device, example.dtype)
         self.network = network.eval().requires_grad_(False)  # noqa: FBT003
-        self.config = config
-        self.history = history
+        self.config, self.history = config, history
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
-        if self.config.masks == "row":
-            return self._per_row(n, as_generator(rng, self.device))
-        masks = self.network.masks(n, 1, self.config.rate, rng)
-        return partial(self.network, masks=masks)
-
-    def _per_row(self, n: int, rng: torch.Generator) -> FunctionBatch:
-        """Fresh masks for each row by its place among those that are computed at once: every call
-        starts from the same state."""
-        start = rng.get_state()
+        if self.config.masks == "function":
+            return partial(self.network, masks=self.network.masks(n, 1, self.config.rate, rng))
+        generator = as_generator(rng, self.device)
+        start = generator.get_state()
 
         def batch(x: Inputs) -> Draws:
-            rng.set_state(start)
-            return self.network(x, self.network.masks(n, len(x), self.config.rate, rng))
+            generator.set_state(start)  # the same masks at every call
+            return self.network(x, self.network.masks(n, len(x), self.config.rate, generator))
 
         return batch
 
@@ -171,26 +157,7 @@ class DropoutPosterior(Posterior):
     def restore(
         cls, config: DropoutConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "DropoutPosterior":
-        """The posterior whose `tensors` these are."""
+        """The posterior that has these `tensors()`."""
         network = DropoutNetwork(config.trunk, signature, as_generator(0))
-        example = tensors["layers.0.weight"]
-        network.to(example.device, example.dtype).load_state_dict(tensors)
+        network.to(tensors["layers.0.weight"]).load_state_dict(tensors)
         return cls(network, signature, config)
-
-
-def _step(
-    config: DropoutConfig, network: DropoutNetwork, task: Task, labels: LabelBatches
-) -> Callable[[], Terms]:
-    """The function that the loop calls at each step: a batch, a mask per row, the loss terms."""
-    rng = labels.rng
-
-    def terms() -> Terms:
-        rows = labels.next()
-        masks = network.masks(1, len(rows), config.rate, rng)
-        fitted = network(task.augmented(task.x_obs[rows], rng), masks)
-        return {
-            "data": data_loss(fitted, task.y_obs[rows]).mean(),
-            "decay": config.weight_decay * network.squared_norm(),
-        }
-
-    return terms

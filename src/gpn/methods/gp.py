@@ -1,22 +1,21 @@
-"""Exact Gaussian processes: the truth where labels are few, with the prior's own kernel or an RBF.
+"""Exact Gaussian processes, with the kernel of the prior network or an RBF kernel.
 
 With kernel K and noise σ_ε the posterior at rows x is N(μ, Σ) with
 
     μ = K_xo (K_oo + σ_ε² I)⁻¹ y,       Σ = K_xx − K_xo (K_oo + σ_ε² I)⁻¹ K_ox
 
-`kernel="prior"` is the process that an infinitely wide prior network is; `kernel="rbf"` is
-τ² exp(−‖x − x'‖² / (2 ℓ²)). What is None (ℓ, τ, σ_ε) is learnt by marginal likelihood.
+`kernel="prior"` is the covariance of an infinitely wide prior network; `kernel="rbf"` is
+τ² exp(−‖x − x'‖² / (2 ℓ²)). Hyperparameters that are None are learnt by marginal likelihood.
 
-Single functions are drawn by Matheron's rule (Wilson et al. 2020): a prior function f, here a very
-wide network or many random waves, is corrected by K_xo (K_oo + σ_ε² I)⁻¹ (y + η − f(x_o)) with
-η ~ N(0, σ_ε²).
+Functions are drawn by Matheron's rule (Wilson et al. 2020): the correction
+K_xo (K_oo + σ_ε² I)⁻¹ (y + η − f(x_o)), η ~ N(0, σ_ε²), is added to a prior function f, which is a
+very wide network or a sum of random Fourier features.
 """
 
 import itertools
 import math
 import os
 import warnings
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,20 +38,24 @@ from gpn.core.priors.prior import MLPPrior
 from gpn.core.task import Signature, Task
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 
+CHUNK_ROWS = 512
+
 Square = Float[Tensor, "n n"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GPConfig(Config):
-    """The kernel, the noise of the labels, and the width of drawn functions.
+    """Settings of an exact GP.
 
     kernel
-        "prior": the covariance of `prior`, infinitely wide. "rbf": see `length_scale` (ℓ) and
-        `output_scale` (τ).
+        "prior": the covariance of `prior` at infinite width. "rbf": has `length_scale` ℓ and
+        `output_scale` τ.
     noise_std, length_scale, output_scale
-        None learns each by marginal likelihood; the last two matter for "rbf" alone.
+        σ_ε, ℓ and τ; None learns it by marginal likelihood. The kernel "prior" ignores ℓ and τ.
     path_width
-        Hidden units, or waves, of the prior functions under Matheron's rule.
+        Hidden units, or Fourier features, of the prior functions in Matheron's rule.
+    jitter
+        Added to the diagonal when joint draws are made, as a fraction of its maximum.
     """
 
     kernel: str = "prior"
@@ -71,107 +74,85 @@ class GPConfig(Config):
 
 
 class GP:
-    """The method: exact regression in float64, cubic in the number of labels."""
+    """The method: exact regression in float64, at a cost cubic in the number of labels."""
 
     def __init__(self, config: GPConfig | None = None) -> None:
         self.config = GPConfig() if config is None else config
 
     def fit(self, task: Task, rng: Rng = None, *, progress: bool | None = None) -> "GPPosterior":
-        """Learn what is None, then factor K_oo + σ_ε² I; nothing here is random."""
+        """Learn the hyperparameters that are None, then factor K_oo + σ_ε² I; `rng` is unused."""
         if task.is_classification:
             raise TypeError("an exact GP needs a regression task, got integer y (classes).")
         check_memory(len(task.x_obs), task.x_obs.device)
         moved = task.to(task.x_obs.device, torch.float64)
-        config = learnt(self.config, moved.x_obs, moved.y_obs)
+        config = learn_hyperparameters(self.config, moved.x_obs, moved.y_obs)
         return GPPosterior(moved.x_obs, moved.y_obs, task.signature, config)
 
 
-def learnt(config: GPConfig, x: Inputs, y: Outputs) -> GPConfig:
-    """`config` with every None filled in by marginal likelihood."""
-    if config.kernel == "rbf" and None in _rbf_settings(config):
-        return config.replace(**_fit_rbf(config, x, y))
+def learn_hyperparameters(config: GPConfig, x: Inputs, y: Outputs) -> GPConfig:
+    """`config` with every None replaced by the maximum of the marginal likelihood."""
+    values = config.output_scale, config.length_scale, config.noise_std
+    if config.kernel == "rbf" and None in values:
+        return _fit_rbf(config, x, y)
     if config.noise_std is None:
-        return config.replace(noise_std=gram_noise_std(_kernel(config)(x, x), y))
+        noise_std = gram_noise_std(_kernel(config)(x, x), y)
+        return config.replace(noise_std=noise_std)
     return config
 
 
-def _rbf_settings(config: GPConfig) -> tuple[float | None, float | None, float | None]:
-    return config.output_scale, config.length_scale, config.noise_std
-
-
-def _fit_rbf(config: GPConfig, x: Inputs, y: Outputs) -> dict[str, float]:
-    """ℓ, τ and σ_ε by scikit-learn's marginal likelihood; the given ones stay as they are."""
+def _fit_rbf(config: GPConfig, x: Inputs, y: Outputs) -> GPConfig:
+    """ℓ, τ and σ_ε by scikit-learn; values that are not None stay fixed."""
     from sklearn.exceptions import ConvergenceWarning
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF as RandomFourierFeatures
-    from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
+    from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
-    output_scale, length_scale, noise_std = _rbf_settings(config)
     rows, targets = x.flatten(1).cpu(), y.cpu()
-    size, far = float(targets.square().mean().sqrt()) or 1.0, _typical_distance(rows)
-    searches = []
-    for shrink, noise in itertools.product((1.0, 0.3), (0.1, 0.5)):  # the evidence has many hills
-        kernel = ConstantKernel(*_around(output_scale, size, power=2)) * RandomFourierFeatures(
-            *_around(length_scale, shrink * far)
-        ) + WhiteKernel(*_around(noise_std, noise * size, power=2))
-        searches.append(GaussianProcessRegressor(kernel, alpha=1e-10))
+    size, distances = float(targets.square().mean().sqrt()) or 1.0, torch.pdist(rows[:1000])
+    distance = float(distances.median()) or 1.0 if len(distances) else 1.0
+    fitted = []
     with warnings.catch_warnings():
-        # a hyper-parameter at the end of its range is an answer, not a failure
+        # a hyperparameter at the end of its range is a valid answer
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = [search.fit(rows.numpy(), targets.numpy()) for search in searches]
-    found = max(fitted, key=lambda search: search.log_marginal_likelihood_value_).kernel_
-    return {
-        "output_scale": math.sqrt(found.k1.k1.constant_value),
-        "length_scale": float(found.k1.k2.length_scale),
-        "noise_std": math.sqrt(found.k2.noise_level),
-    }
+        for shrink, noise in itertools.product((1.0, 0.3), (0.1, 0.5)):  # several local maxima
+            scale = kernels.ConstantKernel(*_start_and_bounds(config.output_scale, size, power=2))
+            rbf = kernels.RBF(*_start_and_bounds(config.length_scale, shrink * distance))
+            white = kernels.WhiteKernel(*_start_and_bounds(config.noise_std, noise * size, power=2))
+            search = GaussianProcessRegressor(scale * rbf + white, alpha=1e-10)
+            fitted.append(search.fit(rows.numpy(), targets.numpy()))
+    best = max(fitted, key=lambda search: search.log_marginal_likelihood_value_).kernel_
+    return config.replace(
+        output_scale=math.sqrt(best.k1.k1.constant_value),
+        length_scale=float(best.k1.k2.length_scale),
+        noise_std=math.sqrt(best.k2.noise_level),
+    )
 
 
-def _around(given: float | None, guess: float, power: int = 1) -> tuple[float, Any]:
-    """A start and bounds for scikit-learn: the given value held fixed, or a guess and its range."""
-    if given is not None:
-        return given**power, "fixed"
+def _start_and_bounds(value: float | None, guess: float, power: int = 1) -> tuple[float, Any]:
+    """Arguments of a scikit-learn kernel: a fixed value, or a guess and its range."""
+    if value is not None:
+        return value**power, "fixed"
     return guess**power, ((1e-3 * guess) ** power, (1e3 * guess) ** power)
 
 
-def _typical_distance(rows: Float[Tensor, "n d"]) -> float:
-    """The median distance between labels (of the first thousand)."""
-    distances = torch.pdist(rows[:1000])
-    return float(distances.median()) or 1.0 if len(distances) else 1.0
-
-
 def check_memory(n_labels: int, device: torch.device) -> None:
-    """Raise if three n × n matrices in float64 cannot fit the device's memory."""
+    """Raise if three n × n matrices in float64 do not fit into the device's memory."""
     if device.type == "cuda":
-        there = torch.cuda.mem_get_info(device)[1]
+        available = torch.cuda.mem_get_info(device)[1]
     elif hasattr(os, "sysconf"):
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     else:
         return
     needed = 3 * 8 * n_labels**2
-    if needed > there:
+    if needed > available:
         raise MemoryError(
             f"an exact GP must hold three n × n matrices, {needed / 2**30:.0f} GiB for "
-            f"{n_labels} labels, got {there / 2**30:.0f} GiB of memory; fit at most "
-            f"{math.isqrt(there // 24)} labels (task.subset(rows)), or use sngp or dkl."
+            f"{n_labels} labels, got {available / 2**30:.0f} GiB of memory; fit at most "
+            f"{math.isqrt(available // 24)} labels (task.subset(rows)), or use sngp or dkl."
         )
 
 
-class Kernel(ABC):
-    """A covariance, and functions that have it."""
-
-    @abstractmethod
-    def __call__(self, left: Inputs, right: Float[Tensor, "m *d"]) -> Float[Tensor, "n m"]:
-        """Cov[f(x), f(x')]."""
-
-    @abstractmethod
-    def paths(self, signature: Signature, n: int, rng: torch.Generator) -> FunctionBatch:
-        """`n` functions of the prior process, on the device of `rng`."""
-
-
 @dataclass(frozen=True)
-class PriorKernel(Kernel):
-    """The kernel of an infinitely wide network; its functions are very wide networks."""
+class PriorKernel:
+    """The covariance of an infinitely wide network; its prior functions are very wide networks."""
 
     prior: MLPPrior
     path_width: int
@@ -180,18 +161,19 @@ class PriorKernel(Kernel):
         return self.prior.kernel(left, right)
 
     def paths(self, signature: Signature, n: int, rng: torch.Generator) -> FunctionBatch:
+        """`n` functions of the prior process, on the device of `rng`."""
         wide = self.prior.replace(widths=(self.path_width,) * len(self.prior.widths))
         path = wide.sample(signature.input_shape, signature.n_outputs, n, rng)
         return path.to(rng.device, torch.float64)
 
 
 @dataclass(frozen=True)
-class RBF(Kernel):
-    """τ² exp(−‖x − x'‖² / (2 ℓ²)); its functions are sums of random waves (Rahimi and Recht)."""
+class RBF:
+    """τ² exp(−‖x − x'‖² / (2 ℓ²)); its prior functions are sums of random Fourier features."""
 
     output_scale: float
     length_scale: float
-    n_waves: int
+    n_features: int
 
     def __call__(self, left: Inputs, right: Float[Tensor, "m *d"]) -> Float[Tensor, "n m"]:
         a, b = left.flatten(1) / self.length_scale, right.flatten(1) / self.length_scale
@@ -200,28 +182,28 @@ class RBF(Kernel):
 
     def paths(self, signature: Signature, n: int, rng: torch.Generator) -> FunctionBatch:
         like = torch.zeros((), dtype=torch.float64, device=rng.device)
-        dim = torch.Size(signature.input_shape).numel()
-        frequencies = normal((dim, self.n_waves), rng, like) / self.length_scale
-        phases = 2 * math.pi * torch.rand(self.n_waves, generator=rng, device=rng.device).double()
-        weights = normal((n, self.n_waves, signature.n_outputs), rng, like)
-        amplitude = self.output_scale * math.sqrt(2 / self.n_waves)
+        dim, count = torch.Size(signature.input_shape).numel(), self.n_features
+        frequencies = normal((dim, count), rng, like) / self.length_scale
+        phases = 2 * math.pi * torch.rand(count, generator=rng, device=rng.device).double()
+        weights = normal((n, count, signature.n_outputs), rng, like)
+        amplitude = self.output_scale * math.sqrt(2 / count)
 
-        def waves(x: Inputs) -> Draws:
+        def functions(x: Inputs) -> Draws:
             return amplitude * (x.flatten(1) @ frequencies + phases).cos() @ weights
 
-        return waves
+        return functions
 
 
-def _kernel(config: GPConfig) -> Kernel:
+def _kernel(config: GPConfig) -> PriorKernel | RBF:
     if config.kernel == "prior":
         return PriorKernel(config.prior, config.path_width)
     return RBF(config.output_scale or 1.0, config.length_scale or 1.0, config.path_width)
 
 
 class GPPosterior(GaussianPosterior):
-    """The closed-form posterior; its moments are exact, whatever number of draws is asked for.
+    """The closed-form posterior: exact moments, for which the number of draws does not matter.
 
-    `config` holds the learnt values where the fit was given None.
+    `config` holds the learnt hyperparameters.
     """
 
     def __init__(
@@ -243,47 +225,48 @@ class GPPosterior(GaussianPosterior):
         return self.kernel(self._rows(x), self.x_obs) @ self.alpha
 
     def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        parts = [self._matrix(part).diagonal() for part in self._rows(x).split(512)]
-        return torch.cat(parts).clamp_min(0.0)[:, None].expand(-1, self.n_outputs)
+        chunks = self._rows(x).split(CHUNK_ROWS)
+        variance = torch.cat([self._covariance(chunk).diagonal() for chunk in chunks])
+        return variance.clamp_min(0.0)[:, None].expand(-1, self.n_outputs)
 
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
-        return self._matrix(self._rows(x)).expand(self.n_outputs, -1, -1)
+        return self._covariance(self._rows(x)).expand(self.n_outputs, -1, -1)
 
     @torch.no_grad()
     def sample(self, x: Any, n: int = 100, rng: Rng = None) -> Draws:
-        """Exact joint draws at the rows of `x`, by a Cholesky factor of their covariance."""
+        """Exact joint draws at the rows of `x`, by the Cholesky factor of their covariance."""
         rows, generator = self._rows(x), as_generator(rng, self.device)
         if len(rows) == 0:
             return rows.new_zeros(require_draws(n), 0, self.n_outputs)
-        matrix = self._matrix(rows)
-        matrix.diagonal().add_(self.config.jitter * float(matrix.diagonal().max()))
+        covariance = self._covariance(rows)
+        covariance.diagonal().add_(self.config.jitter * float(covariance.diagonal().max()))
         noise = normal((require_draws(n), len(rows), self.n_outputs), generator, rows)
-        return self.mean(rows) + cholesky(matrix, "the covariance at the rows") @ noise
+        return self.mean(rows) + cholesky(covariance, "the covariance at the rows") @ noise
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
-        path = self.kernel.paths(self.signature, n, rng)
+        prior_functions = self.kernel.paths(self.signature, n, rng)
         noise = normal((n, *self.y_obs.shape), rng, self.y_obs) * (self.config.noise_std or 0.0)
-        gap = self.y_obs + noise - path(self.x_obs)
+        gap = self.y_obs + noise - prior_functions(self.x_obs)
         correction = torch.cholesky_solve(gap.movedim(0, 1).flatten(1), self.cholesky)
 
         def batch(x: Inputs) -> Draws:
             shift = self.kernel(x, self.x_obs) @ correction
-            return path(x) + shift.reshape(len(x), n, self.n_outputs).movedim(1, 0)
+            return prior_functions(x) + shift.reshape(len(x), n, self.n_outputs).movedim(1, 0)
 
         return batch
 
     def tensors(self) -> dict[str, Tensor]:
-        """The labels; the factor follows from them, and what was learnt is in `config`."""
+        """The labels; `config` holds everything else."""
         return {"x_obs": self.x_obs, "y_obs": self.y_obs}
 
     @classmethod
     def restore(
         cls, config: GPConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "GPPosterior":
-        """The posterior whose `config` and `tensors()` these are."""
+        """The posterior that has this `config` and these `tensors()`."""
         return cls(tensors["x_obs"].clone(), tensors["y_obs"].clone(), signature, config)
 
-    def _matrix(self, rows: Inputs) -> Square:
+    def _covariance(self, rows: Inputs) -> Square:
         cross = self.kernel(self.x_obs, rows)
         half = torch.linalg.solve_triangular(self.cholesky, cross, upper=False)
         return self.kernel(rows, rows) - half.T @ half

@@ -1,7 +1,8 @@
-"""Every method by name; a module is imported only when one of its methods is asked for."""
+"""Every method by name. A method's module is imported when one of its names is first used."""
 
 import difflib
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -14,64 +15,64 @@ from gpn.core.types import Rng
 
 @runtime_checkable
 class Method(Protocol):
-    """What a method is: one verb that turns a task into a posterior."""
+    """A method turns a task into a posterior."""
 
     def fit(self, task: Task, rng: Rng = None, *, progress: bool | None = None) -> Posterior: ...
 
 
 Factory = Callable[..., Method]
-FILES = {
-    "gpn": ".posterior",
-    "ensemble": ".method",
-    "mcmc": ".method",
-    "dkl": ".method",
-    "sngp": ".method",
-}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """How a method is built, and where its posterior's class is ("module:Class")."""
+    """A factory for the method, and a function that finds the class of its posteriors.
+
+    Only posteriors of an imported `module` can exist; that of a registered method is imported.
+    """
 
     build: Factory
-    posterior: str | None
     find_posterior: Callable[[], type[Posterior] | None]
+    module: str = __name__
 
 
 def get(name: str, **changes: Any) -> Method:
-    """The method of that name, with its default configuration but for `changes`."""
+    """The method of that name, with its default configuration except for `changes`."""
     return _entry(name).build(**changes)
 
 
 def names() -> tuple[str, ...]:
-    """Every name that `get` knows."""
+    """Every name that `get` accepts."""
     return tuple(_ENTRIES)
 
 
 def register(name: str, factory: Factory, *, posterior: type[Posterior] | None = None) -> None:
-    """Add a method: `factory(**changes)` builds it with its default configuration but for changes.
+    """Add a method that `factory(**changes)` builds from its default configuration and `changes`.
 
-    With `posterior`, the class of what it fits, its posteriors can be saved and loaded too.
+    `posterior` is the class that its `fit` returns; saving and loading need it.
     """
     if name in _ENTRIES:
         raise ValueError(f"a method's name must be new, got {name!r}, which exists; pick another.")
-    _ENTRIES[name] = Entry(factory, _path(posterior), lambda: posterior)
+    _ENTRIES[name] = Entry(factory, lambda: posterior)
 
 
 def name_of(posterior: Posterior) -> str:
-    """The method that a posterior's class belongs to (of several presets, the shortest name)."""
-    paths = {_path(kind) for kind in type(posterior).__mro__ if issubclass(kind, Posterior)}
-    found = [name for name, entry in _ENTRIES.items() if entry.posterior in paths - {None}]
-    if not found:
-        raise TypeError(
-            f"a posterior must belong to a registered method, got {type(posterior).__name__}; "
-            "try gpn.methods.register(name, factory, posterior=...)."
-        )
-    return min(found, key=len)
+    """The method of a posterior's class, or of its nearest registered base class.
+
+    Presets share a class: the shortest of their names is returned.
+    """
+    imported = [item for item in _ENTRIES.items() if item[1].module in sys.modules]
+    for kind in type(posterior).__mro__:
+        found = [name for name, entry in imported if entry.find_posterior() is kind]
+        if found:
+            return min(found, key=len)
+    raise TypeError(
+        f"a posterior must belong to a registered method, got {type(posterior).__name__}; "
+        "try gpn.methods.register(name, factory, posterior=...)."
+    )
 
 
 def posterior_of(name: str) -> type[Posterior]:
-    """The class of what the method of that name fits."""
+    """The class of the posteriors that the method of that name fits."""
     found = _entry(name).find_posterior()
     if found is None:
         raise TypeError(
@@ -89,49 +90,46 @@ def _entry(name: str) -> Entry:
     return _ENTRIES[name]
 
 
-def _path(posterior: type[Posterior] | None) -> str | None:
-    return None if posterior is None else f"{posterior.__module__}:{posterior.__qualname__}"
+def _built_in(method: str, *, preset: str = "", extra: str = "", **settings: Any) -> Entry:
+    """The entry of a class X whose module gpn.methods.x also holds XConfig and XPosterior.
 
-
-def _built_in(
-    stem: str, method: str, *, preset: str | None = None, extra: str = "", **settings: Any
-) -> Entry:
-    """The entry of gpn.methods.<stem>, which holds <method>, <method>Config, <method>Posterior."""
+    `preset` is a constructor of XConfig, `extra` the optional dependencies that the module needs.
+    """
+    module = f"gpn.methods.{method.lower()}"
 
     def build(**changes: Any) -> Method:
-        home = _import(stem, extra)
+        home = _import(module, extra)
         config = getattr(home, f"{method}Config")
-        make = config if preset is None else getattr(config, preset)
+        make = getattr(config, preset) if preset else config
         return getattr(home, method)(make(**{**settings, **changes}))
 
     def find_posterior() -> type[Posterior]:
-        return getattr(_import(stem, extra), f"{method}Posterior")
+        return getattr(_import(module, extra), f"{method}Posterior")
 
-    home = f"gpn.methods.{stem}{FILES.get(stem, '')}"
-    return Entry(build, f"{home}:{method}Posterior", find_posterior)
+    return Entry(build, find_posterior, module)
 
 
-def _import(stem: str, extra: str) -> ModuleType:
+def _import(module: str, extra: str) -> ModuleType:
     try:
-        return importlib.import_module(f"gpn.methods.{stem}")
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if not extra or str(error.name).partition(".")[0] == "gpn":
             raise
         raise ImportError(
-            f"the method {stem!r} needs {error.name}, which is not installed; "
+            f"the method {module.rpartition('.')[2]!r} needs {error.name}, which is not installed; "
             f"try pip install 'gpn[{extra}]'."
         ) from error
 
 
 _ENTRIES: dict[str, Entry] = {
-    "gpn": _built_in("gpn", "GPN"),
-    "gpn-paper": _built_in("gpn", "GPN", preset="paper"),
-    "dropout": _built_in("dropout", "Dropout"),
-    "dkl": _built_in("dkl", "DKL", extra="gp"),
-    "sngp": _built_in("sngp", "SNGP"),
-    "ensemble-pr": _built_in("ensemble", "Ensemble", regularise="parameters"),
-    "ensemble-or": _built_in("ensemble", "Ensemble", regularise="outputs"),
-    "ensemble": _built_in("ensemble", "Ensemble", regularise="none"),
-    "gp": _built_in("gp", "GP"),
-    "mcmc": _built_in("mcmc", "MCMC"),
+    "gpn": _built_in("GPN"),
+    "gpn-paper": _built_in("GPN", preset="paper"),
+    "dropout": _built_in("Dropout"),
+    "dkl": _built_in("DKL", extra="gp"),
+    "sngp": _built_in("SNGP"),
+    "ensemble-pr": _built_in("Ensemble", regularise="parameters"),
+    "ensemble-or": _built_in("Ensemble", regularise="outputs"),
+    "ensemble": _built_in("Ensemble", regularise="none"),
+    "gp": _built_in("GP"),
+    "mcmc": _built_in("MCMC"),
 }

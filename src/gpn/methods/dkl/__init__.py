@@ -1,5 +1,5 @@
-"""Deep kernel learning with a grid (Wilson, Hu, Salakhutdinov and Xing 2016a, b; KISS-GP)."""
+"""Deep kernel learning: the method, and the Gaussian process on a grid that it trains."""
 
-from gpn.methods.dkl.method import DKL, DKLConfig, DKLPosterior
+from gpn.methods.dkl.dkl import DKL, DKLConfig, DKLPosterior
 
 __all__ = ["DKL", "DKLConfig", "DKLPosterior"]

@@ -1,5 +1,5 @@
-"""Ensembles of networks: plain, anchored in their parameters, or anchored in their outputs."""
+"""Ensembles of networks: the method, its stacked members, and the prior over their parameters."""
 
-from gpn.methods.ensemble.method import Ensemble, EnsembleConfig, EnsemblePosterior
+from gpn.methods.ensemble.ensemble import Ensemble, EnsembleConfig, EnsemblePosterior
 
 __all__ = ["Ensemble", "EnsembleConfig", "EnsemblePosterior"]

@@ -1,4 +1,4 @@
-"""m networks as one: every parameter has the members stacked in front."""
+"""m networks in one module: the first axis of every parameter runs over the members."""
 
 import copy
 import itertools
@@ -17,7 +17,7 @@ MemberFeatures = Float[Tensor, "#k n h"]
 
 
 class Members(nn.Module):
-    """`members(x)[j]` is member j at the rows of x: a trunk and an output layer of its own."""
+    """`members(x)[j]` is member j at the rows of x; each member is a trunk and an output layer."""
 
     def __init__(self, trunk: Trunk, signature: Signature, n: int, rng: torch.Generator) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Members(nn.Module):
         return last(hidden)
 
     def pick(self, which: Int[Tensor, "s"]) -> "Members":
-        """A copy with the members `which` only, in that order."""
+        """A copy with only the members `which`, in that order."""
         chosen = copy.deepcopy(self)
         for owner in chosen.modules():
             for name, parameter in list(owner.named_parameters(recurse=False)):
@@ -49,7 +49,7 @@ class Members(nn.Module):
 
     @property
     def example(self) -> Tensor:
-        """A parameter that tells the number of members, the device and the dtype."""
+        """A parameter, for the number of members, the device and the dtype."""
         return next(self.layers.parameters())
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class Members(nn.Module):
 
 
 class StackedLinear(nn.Module):
-    """W_j h + c_j for every member j in one batched product, started as torch's own layers are."""
+    """W_j h + c_j for every member j in one batched product; initialised like `nn.Linear`."""
 
     def __init__(self, n: int, fan_in: int, fan_out: int, rng: torch.Generator) -> None:
         super().__init__()
@@ -67,25 +67,25 @@ class StackedLinear(nn.Module):
         self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
 
     def forward(self, hidden: MemberFeatures) -> Float[Tensor, "k n o"]:
-        every = hidden.expand(len(self.weight), -1, -1)
-        return torch.baddbmm(self.bias[:, None, :], every, self.weight.mT)
+        expanded = hidden.expand(len(self.weight), -1, -1)
+        return torch.baddbmm(self.bias[:, None, :], expanded, self.weight.mT)
 
 
 class StackedFeatures(nn.Module):
-    """The members' feature modules as one; features without a state are computed once for all.
+    """The members' feature modules as one; features without state are computed only once.
 
-    Names keep their dots as slashes, which torch allows in the name of a parameter.
+    Parameter names have slashes for dots, which torch does not allow in a name.
     """
 
     def __init__(self, modules: list[nn.Module]) -> None:
         super().__init__()
         parameters, buffers = stack_module_state(modules)
         for name, tensor in parameters.items():
-            kept = nn.Parameter(tensor.detach().clone(), requires_grad=tensor.requires_grad)
-            self.register_parameter(name.replace(".", "/"), kept)
+            stacked = nn.Parameter(tensor.detach().clone(), requires_grad=tensor.requires_grad)
+            self.register_parameter(name.replace(".", "/"), stacked)
         for name, tensor in buffers.items():
             self.register_buffer(name.replace(".", "/"), tensor.clone())
-        # in a tuple, so that torch does not count the template's own parameters as ours
+        # in a tuple, so that torch does not register the template's parameters
         self.template = (modules[0].to("meta"),)
 
     def train(self, mode: bool = True) -> "StackedFeatures":  # noqa: FBT001

@@ -1,5 +1,5 @@
-"""Markov chains over the prior network's weights: slow, and the truth."""
+"""MCMC over the prior network's weights: the method, its samplers, and convergence diagnostics."""
 
-from gpn.methods.mcmc.method import MCMC, MCMCConfig, MCMCPosterior
+from gpn.methods.mcmc.mcmc import MCMC, MCMCConfig, MCMCPosterior
 
 __all__ = ["MCMC", "MCMCConfig", "MCMCPosterior"]

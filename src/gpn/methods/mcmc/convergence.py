@@ -1,4 +1,4 @@
-"""Whether Markov chains have converged: pure functions of chains ``(c, t, q)``.
+"""Convergence diagnostics of Markov chains: pure functions of chains ``(c, t, q)``.
 
 c chains, t draws in each, q quantities; formulas of Gelman et al. (2013, section 11) and of
 Vehtari et al. (2021).
@@ -16,10 +16,10 @@ Chains = Float[Tensor, "c t q"]
 def split_rhat(chains: Chains) -> Float[Tensor, "q"]:
     """R̂ = √(((t − 1)/t · W + B/t) / W) of the 2c half chains of length t.
 
-    W is the mean variance within a chain, B/t the variance of the chains' means. Near 1 when the
-    chains agree with each other and with their own later halves; below 1.05 is the usual demand.
+    W is the mean variance within a chain, B/t the variance of the chains' means. R̂ is near 1 if
+    the chains agree with each other and with their own later halves; below 1.05 is usual.
     """
-    halves = split(chains)
+    halves = _half_chains(chains)
     length = halves.shape[1]
     within = halves.var(1).mean(0)
     between = halves.mean(1).var(0)
@@ -30,9 +30,9 @@ def effective_sample_size(chains: Chains) -> Float[Tensor, "q"]:
     """ESS = c t / (1 + 2 Σ_k ρ_k), summed by Geyer's initial monotone sequence.
 
     ρ_k = 1 − (W − mean autocovariance at lag k) / V, with V the pooled variance of R̂, on half
-    chains. Capped at c t log10(c t), as in Stan, where draws repel each other.
+    chains. Capped at c t log10(c t), as in Stan, if draws are negatively correlated.
     """
-    halves = split(chains)
+    halves = _half_chains(chains)
     n_chains, length, _ = halves.shape
     autocovariance = _autocovariance(halves)
     within = autocovariance[0] * length / (length - 1)
@@ -48,8 +48,8 @@ def effective_sample_size(chains: Chains) -> Float[Tensor, "q"]:
     return total / time
 
 
-def split(chains: Chains) -> Chains:
-    """Each chain as two half chains, in float64; an odd draw in the middle is left out."""
+def _half_chains(chains: Chains) -> Float[Tensor, "2*c t//2 q"]:
+    """Each chain as two half chains, in float64; the middle one of an odd number is dropped."""
     require_shapes(chains=(chains, "c t q"))
     half = chains.shape[1] // 2
     if half < 2:

@@ -1,5 +1,5 @@
-"""Spectral-normalised neural Gaussian process (Liu, Lin, Padhy, Tran et al. 2020)."""
+"""SNGP: the method, and the spectral norm that bounds its layers."""
 
-from gpn.methods.sngp.method import SNGP, SNGPConfig, SNGPPosterior
+from gpn.methods.sngp.sngp import SNGP, SNGPConfig, SNGPPosterior
 
 __all__ = ["SNGP", "SNGPConfig", "SNGPPosterior"]

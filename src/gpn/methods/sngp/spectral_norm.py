@@ -1,4 +1,4 @@
-"""Layers that stretch no distance by more than a bound: the spectral norm of SNGP's trunk."""
+"""Spectral normalisation with a bound: no layer of SNGP's trunk stretches a distance by more."""
 
 import math
 from typing import cast
@@ -13,9 +13,9 @@ Layer = nn.Linear | nn.Conv2d
 
 
 class SpectralBound(nn.Module):
-    """V → V · min(1, c / σ(V)), with σ(V) followed by one power iteration per training step.
+    """V → V · min(1, c / σ(V)); each training step updates σ(V) by one power iteration.
 
-    torch's own `spectral_norm` always divides by σ; a bound leaves smaller layers as they are.
+    torch's `spectral_norm` always divides by σ; a bound does not change layers below it.
     """
 
     left: Tensor
@@ -46,21 +46,21 @@ class SpectralBound(nn.Module):
 
 
 def bound_layers(module: nn.Module, bound: float, rng: torch.Generator) -> None:
-    """Bound the spectral norm of every linear and convolutional layer that is trained."""
+    """Bound the spectral norm of every trained linear and convolutional layer."""
     if math.isinf(bound):
         return
-    for layer in [part for part in module.modules() if isinstance(part, Layer)]:
+    for layer in [layer for layer in module.modules() if isinstance(layer, Layer)]:
         if layer.weight.requires_grad:
-            law = SpectralBound(layer.weight, bound, rng)
-            parametrize.register_parametrization(layer, "weight", law)
+            parametrization = SpectralBound(layer.weight, bound, rng)
+            parametrize.register_parametrization(layer, "weight", parametrization)
 
 
 @torch.no_grad()
 def unbind_layers(module: nn.Module) -> None:
-    """Write the bounded weights into plain layers, iterating until the bound holds."""
-    for layer in [part for part in module.modules() if parametrize.is_parametrized(part)]:
-        laws = cast(nn.ModuleDict, layer.parametrizations)["weight"]
-        law = cast(parametrize.ParametrizationList, laws)
-        cast(SpectralBound, law[0]).iterate(law.original, 100)
+    """Write the bounded weights into plain layers, once the power iteration has converged."""
+    for layer in [layer for layer in module.modules() if parametrize.is_parametrized(layer)]:
+        parametrizations = cast(nn.ModuleDict, layer.parametrizations)["weight"]
+        weight = cast(parametrize.ParametrizationList, parametrizations)
+        cast(SpectralBound, weight[0]).iterate(weight.original, 100)
         layer.eval()
         parametrize.remove_parametrizations(layer, "weight", leave_parametrized=True)

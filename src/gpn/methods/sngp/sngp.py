@@ -1,28 +1,27 @@
 """Spectral-normalised neural Gaussian process (Liu, Lin, Padhy, Tran et al. 2020).
 
-A residual network h whose layers are kept Lipschitz, hence roughly distance preserving, under a
-Gaussian process with random Fourier features:
+A residual network h with Lipschitz layers, hence roughly distance preserving, under a Gaussian
+process with random Fourier features:
 
     h ← h + act(W h + b)  per layer,  W = V · min(1, c / σ(V))
     φ(x) = τ √(2/D) cos(Ω h(x) + b),  Ω_ij ~ N(0, 1 / (ℓ² width)),  b ~ U[0, 2π]
     f(x) = φ(x)·w,  w ~ N(0, I)
 
-The network and the weights are trained to the mode ŵ; one pass over the labels then gives the
+Training finds the network and the mode ŵ of the weights. One pass over the labels then gives the
 Laplace posterior w ~ N(ŵ, P⁻¹):
 
     regression   P = I + ΦᵀΦ / σ_ε²
     classes      P_c = I + Σ_i p_ic (1 − p_ic) φ_i φ_iᵀ    (precision="class"), or one P with
                  max_c p_ic in the place of p_ic           (precision="shared")
 
-What differs from the original: the weights of a regression are its exact posterior mean given the
-features, not the last iterate of the training; σ_ε is learnt by marginal likelihood; a
-convolution is normalised as a matrix (out × the rest), as Miyato et al. (2018) do; the length
-scale ℓ counts in units of √width, so that it means the same for every network. The mean-field rule
-softmax(ŵ·φ / √(1 + λ φᵀP⁻¹φ)) is offered for `probabilities`; draws never need it.
+Differences from the original: the weights of a regression are their exact posterior mean given the
+features, not the last iterate of the training; σ_ε is learnt by marginal likelihood; a convolution
+is normalised as a matrix (out × the rest), as Miyato et al. (2018) do; the length scale ℓ is in
+units of √width, so that it means the same for every network. `probabilities` can use the mean-field
+rule softmax(ŵ·φ / √(1 + λ φᵀP⁻¹φ)); draws do not need it.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +30,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gpn.core.config import (
-    Config,
     require_counts,
     require_one_of,
     require_positive,
@@ -40,37 +38,33 @@ from gpn.core.config import (
 from gpn.core.losses import data_loss
 from gpn.core.networks.layers import ACTIVATIONS, build_sequential, initialise
 from gpn.core.networks.trunks import MLPTrunk, Trunk, require_plain_trunk
-from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.posterior.base import MOMENT_DRAWS
 from gpn.core.priors.cholesky import inverse_root
 from gpn.core.priors.evidence import feature_noise_std
 from gpn.core.task import Signature, Task
-from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
+from gpn.core.types import Inputs, Outputs, Rng, as_generator
+from gpn.methods.linear_gaussian import CHUNK_ROWS, Features, LinearGaussianPosterior
+from gpn.methods.network_method import NetworkConfig, NetworkMethod, Train
 from gpn.methods.sngp.spectral_norm import bound_layers, unbind_layers
 from gpn.training.batches import LabelBatches
-from gpn.training.checkpoint import CheckpointLike, checkpoint_session
 from gpn.training.config import TrainConfig
-from gpn.training.loop import train
-from gpn.training.progress import progress_bar
 from gpn.training.state import Terms
-
-CHUNK_ROWS = 1024
-
-Features = Float[Tensor, "n f"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SNGPConfig(Config):
+class SNGPConfig(NetworkConfig):
     """Settings of an SNGP.
 
     spectral_bound
-        c: no layer may stretch a distance by more; inf switches the bound off.
+        c: no layer stretches a distance by more; inf switches the bound off.
     n_features, length_scale, prior_std
-        D, ℓ and τ of the random features; τ is f's prior deviation, 3 as in the prior networks.
+        D, ℓ and τ of the random features; τ is the prior standard deviation of f, 3 as in the
+        prior networks.
     noise_std
         σ_ε of a regression; None learns it by marginal likelihood.
     precision, mean_field
         For classes: "class" or "shared" precision; λ of the mean-field rule (π/8 in the
-        original), None to average the softmax over draws.
+        original). None averages the softmax over draws.
     """
 
     spectral_bound: float = 0.95
@@ -90,54 +84,39 @@ class SNGPConfig(Config):
         require_one_of(self, "precision", ("class", "shared"))
 
 
-class SNGP:
-    """The method: `SNGP(config).fit(task, rng=0)` gives a posterior."""
+class SNGP(NetworkMethod[SNGPConfig, "SNGPPosterior"]):
+    """The method: `SNGP(config).fit(task, rng=0)` returns a posterior."""
 
-    def __init__(self, config: SNGPConfig | None = None) -> None:
-        self.config = SNGPConfig() if config is None else config
+    config_class = SNGPConfig
 
-    def fit(
-        self,
-        task: Task,
-        rng: Rng = None,
-        *,
-        progress: bool | None = None,
-        checkpoint: CheckpointLike = None,
-    ) -> "SNGPPosterior":
-        """Train network and weights, then one pass over the labels for the precision."""
-        config, seeds = self.config, as_generator(rng)
-        device, dtype = config.train.pick_device(), config.train.pick_dtype(task.x_obs)
+    def _fit(self, task: Task, seeds: torch.Generator, train: Train) -> "SNGPPosterior":
+        """Train the network and its weights, then compute the Laplace posterior of the weights."""
+        config = self.config
         network = SNGPNetwork(config, task.signature, seeds)
         bound_layers(network.trunk, config.spectral_bound, seeds)
-        network, moved = network.to(device, dtype), task.to(device, dtype)
-        draws, keep = (
-            as_generator(seeds, device),
-            checkpoint_session(checkpoint, config, task, rng, device),
-        )
-        labels = LabelBatches(len(task.x_obs), config.train.label_batch, draws)
-        terms, streams = _step(network, moved, labels), labels.streams
-        with keep as file, progress_bar("SNGP", show=progress) as on_progress:
-            train(network, terms, config.train, on_progress, streams=streams, session=file)
-            unbind_layers(network.trunk)
-            return SNGPPosterior(network, *_laplace(network, moved, config), task.signature, config)
+        network = network.to(task.x_obs)
+        generator = as_generator(seeds, task.x_obs.device)
+        batches = LabelBatches(len(task.x_obs), config.train.label_batch, generator)
 
+        def loss_terms() -> Terms:
+            """−log posterior of the weights per label; σ_ε² is the current error."""
+            rows = batches.next()
+            fitted = network(task.augmented(task.x_obs[rows], generator))
+            data = data_loss(fitted[None], task.y_obs[rows]).mean()
+            scale = 0.5 if task.is_classification else data.detach() / task.n_outputs
+            return {
+                "data": data,
+                "weights": scale * network.weights.square().sum() / len(task.x_obs),
+            }
 
-def _step(network: "SNGPNetwork", task: Task, labels: LabelBatches) -> Callable[[], Terms]:
-    """−log posterior of the weights per label; a regression's σ_ε² is its current error."""
-    n_labels = len(task.x_obs)
-
-    def terms() -> Terms:
-        rows = labels.next()
-        x = task.augmented(task.x_obs[rows], labels.rng)
-        data = data_loss(network(x)[None], task.y_obs[rows]).mean()
-        scale = 0.5 if task.is_classification else data.detach() / task.n_outputs
-        return {"data": data, "weights": scale * network.weights.square().sum() / n_labels}
-
-    return terms
+        train(network, loss_terms, streams=batches.streams)
+        unbind_layers(network.trunk)
+        laplace = _laplace(network.eval(), task, config)
+        return SNGPPosterior(network, *laplace, task.signature, config)
 
 
 class SNGPNetwork(nn.Module):
-    """x → φ(x)·w: a residual trunk, fixed random waves of it, and one weight vector per output."""
+    """x → φ(x)·w: a residual trunk, its random Fourier features, one weight vector per output."""
 
     frequencies: Tensor
     phases: Tensor
@@ -189,31 +168,30 @@ def _laplace(
     network: SNGPNetwork, task: Task, config: SNGPConfig
 ) -> tuple[Tensor, Tensor, float | None]:
     """The weights' mean (f, o), a root R of their covariance R Rᵀ (o or 1, f, f), and σ_ε."""
-    network.eval()
-    parts, dtype = task.x_obs.split(CHUNK_ROWS), task.x_obs.dtype
+    chunks, dtype = task.x_obs.split(CHUNK_ROWS), task.x_obs.dtype
     if task.is_classification:
-        precision = _class_precision(network, parts, shared=config.precision == "shared")
+        precision = _class_precision(network, chunks, shared=config.precision == "shared")
         root = inverse_root(precision, "the precision of the weights")
         return network.weights.detach(), root.to(dtype), None
-    features = torch.cat([network.features(part) for part in parts])
+    features = torch.cat([network.features(chunk) for chunk in chunks])
     mean, root, noise_std = regression_head(features, task.y_obs, config.noise_std)
     return mean.to(dtype), root.to(dtype)[None], noise_std
 
 
 def _class_precision(
-    network: SNGPNetwork, parts: tuple[Tensor, ...], *, shared: bool
+    network: SNGPNetwork, chunks: tuple[Tensor, ...], *, shared: bool
 ) -> Float[Tensor, "c f f"]:
-    """I + Σ_i p (1 − p) φ_i φ_iᵀ, one matrix per class, or one with the largest p."""
+    """I + Σ_i p (1 − p) φ_i φ_iᵀ: one matrix per class, or one matrix with the largest p."""
     count, n_classes = network.weights.shape
     total = torch.eye(count, dtype=torch.float64, device=network.weights.device)
     total = total.repeat(1 if shared else n_classes, 1, 1)
-    for part in parts:
-        features = network.features(part).double()
+    for chunk in chunks:
+        features = network.features(chunk).double()
         probabilities = (features @ network.weights.double()).softmax(-1)
         if shared:
             probabilities = probabilities.amax(-1, keepdim=True)
-        spread = (probabilities * (1 - probabilities)).T
-        for precision, weight in zip(total, spread, strict=True):
+        curvature = (probabilities * (1 - probabilities)).T
+        for precision, weight in zip(total, curvature, strict=True):
             precision.addmm_(features.T * weight, features)
     return total
 
@@ -225,8 +203,8 @@ def regression_head(
 
         P = I + ΦᵀΦ / σ²,   ŵ = P⁻¹ Φᵀy / σ²
 
-    A σ_ε that is not given is the most likely one, where σ² = ‖y − Φŵ‖² / (N − tr(I − P⁻¹))
-    (MacKay 1992): residuals, corrected for the weights that the labels have used up.
+    A noise_std of None maximises the marginal likelihood, where σ² = ‖y − Φŵ‖² / (N − tr(I − P⁻¹))
+    (MacKay 1992): squared residuals over labels minus the effective number of weights.
     """
     wide, y = features.double(), targets.double()
     noise = feature_noise_std(wide, y) if noise_std is None else noise_std
@@ -236,61 +214,23 @@ def regression_head(
     return mean, vectors * (noise / total.sqrt()), noise
 
 
-class SNGPPosterior(Posterior):
-    """Functions x → φ(x)·w with w ~ N(ŵ, R Rᵀ); moments of f are in closed form."""
+class SNGPPosterior(LinearGaussianPosterior):
+    """Functions x → φ(x)·w with w ~ N(ŵ, P⁻¹)."""
 
-    def __init__(
-        self,
-        network: SNGPNetwork,
-        weights: Float[Tensor, "f o"],
-        root: Float[Tensor, "c f f"],
-        noise_std: float | None,
-        signature: Signature,
-        config: SNGPConfig,
-    ) -> None:
-        super().__init__(signature, weights.device, weights.dtype, noise_std)
-        self.network = network.eval().requires_grad_(False)  # noqa: FBT003
-        self.weights, self.root = weights, root
-        self.config = config
+    network: SNGPNetwork
+    config: SNGPConfig
 
-    def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
-        noise = normal((n, self.n_outputs, len(self.weights), 1), rng, self.weights)
-        weights = self.weights + (self.root @ noise)[..., 0].mT
-
-        def batch(x: Inputs) -> Draws:
-            return self.network.features(x) @ weights
-
-        return batch
-
-    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
-        return self.mean(x), self.variance(x)
-
-    @torch.no_grad()
-    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        """φ(x)·ŵ."""
-        return self._features(x) @ self.weights
-
-    @torch.no_grad()
-    def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        """φ(x)ᵀ P⁻¹ φ(x)."""
-        spread = (self._features(x) @ self.root).square().sum(-1).T
-        return spread.expand(-1, self.n_outputs)
-
-    @torch.no_grad()
-    def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
-        """φ(x)ᵀ P⁻¹ φ(x') for every pair of rows."""
-        half = self._features(x) @ self.root
-        return (half @ half.mT).expand(self.n_outputs, -1, -1)
+    def features(self, x: Inputs) -> Features:
+        return self.network.features(x)
 
     def probabilities(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "n o"]:
-        """Averaged over draws, or by the mean-field rule where the configuration asks for it."""
+        """The mean softmax of the draws, or the mean-field rule if `mean_field` is set."""
         if self.config.mean_field is None or not self.signature.is_classification:
             return super().probabilities(x, n, rng)
-        shrink = (1 + self.config.mean_field * self.variance(x)).sqrt()
-        return (self.mean(x) / shrink).softmax(-1)
+        mean, variance = self.moments(x)
+        return (mean / (1 + self.config.mean_field * variance).sqrt()).softmax(-1)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that the posterior is made of, by name."""
         network = self.network.state_dict(prefix="network.")
         noise_std = torch.tensor(self.noise_std or 0.0, dtype=torch.float64)
         return {**network, "weights": self.weights, "root": self.root, "noise_std": noise_std}
@@ -299,15 +239,10 @@ class SNGPPosterior(Posterior):
     def restore(
         cls, config: SNGPConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "SNGPPosterior":
-        """The posterior whose `tensors()` these are."""
-        weights = tensors["weights"]
+        """The posterior that has these `tensors()`."""
+        weights, prefix = tensors["weights"], "network."
         network = SNGPNetwork(config, signature, as_generator(0)).to(weights)
-        prefix = "network."
-        own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        network.load_state_dict(own)
+        state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        network.load_state_dict(state)
         noise_std = float(tensors["noise_std"]) or None
         return cls(network, weights, tensors["root"], noise_std, signature, config)
-
-    def _features(self, x: Any) -> Features:
-        parts = [self.network.features(part) for part in self._rows(x).split(CHUNK_ROWS)]
-        return torch.cat(parts)
