@@ -38,14 +38,14 @@ def read_table(path: Path, texts: Collection[str] | None = None) -> pd.DataFrame
 
 
 def _inferred(column: pd.Series) -> pd.Series:
-    """Texts as numbers, if all of them are numbers and they are not codes."""
+    """Texts as numbers, if all of them are: neither codes, nor integers beyond 64 bits."""
+    known = column.dropna()
     try:
-        numbers = pd.to_numeric(column)
+        numbers = pd.to_numeric(known)
     except ValueError:
         return column
-    known = column.dropna()
-    whole = bool((numbers.dropna() % 1 == 0).all())
-    return column if whole and are_codes(set(known), len(known)) else numbers
+    is_code = is_numeric(numbers) and (numbers % 1 == 0).all() and are_codes(set(known), len(known))
+    return column if is_code or not is_numeric(numbers) else numbers.reindex(column.index)
 
 
 def text_columns(table: pd.DataFrame) -> list[str]:
@@ -91,15 +91,13 @@ def _read_csv(
 ) -> Iterator[pd.DataFrame]:
     _check_header(path)
     dtype: Any = "str" if texts is None else dict.fromkeys(texts, "str")
-    count = 0
     with _opened(path) as file:
         for chunk in pd.read_csv(file, chunksize=chunk_rows, dtype=dtype, low_memory=False):
-            if not chunk.index.equals(pd.RangeIndex(count, count + len(chunk))):
+            if not isinstance(chunk.index, pd.RangeIndex):  # cells without a name became an index
                 raise TableError(
                     f"every row of {path} must have as many cells as there are names, got more in "
                     "the first; name every column, or separate cells by commas."
                 )
-            count += len(chunk)
             yield chunk
             if isinstance(file, _BoundedGzip) and not whole:
                 file.left = file.limit
