@@ -26,11 +26,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 @pytest.fixture
 def tables(run: Command, tmp_path: Path) -> Path:
-    """labeled.csv, pool.csv, test.csv and strangers.csv."""
+    """labeled.csv, pool.csv, test.csv and ood.csv."""
     rows().drop(columns="grade").to_csv("labeled.csv", index=False)
     rows(400, 1, 3.0).drop(columns=["yield", "grade"]).to_csv("pool.csv", index=False)
     rows(100, 2).drop(columns="grade").to_csv("test.csv", index=False)
     strangers = rows(100, 3)
     strangers["size"] += 2.5
-    strangers.to_csv("strangers.csv", index=False)
+    strangers.to_csv("ood.csv", index=False)
     return tmp_path

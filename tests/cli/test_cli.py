@@ -14,7 +14,7 @@ import pytest
 
 import gpn
 from gpn.tables.column_types import TableError
-from gpn.tables.encoder import Columns, UnseenWarning
+from gpn.tables.encoder import TableEncoder, UnseenWarning
 from gpn.tables.model import TableModel, fit_table
 from gpn.tables.target import is_class
 from tests.cli.command import FIT, PREDICT, Command, check_refusal, done, rows
@@ -32,12 +32,12 @@ def test_from_a_table_to_flagged_rows(run: Command, tables: Path) -> None:
     assert scored.columns.tolist() == ["size", "heat", "colour", "yield", *wanted]
     assert (scored["lower"] < scored["mean"]).all()
     assert np.corrcoef(scored["mean"], scored["yield"])[0, 1] > 0.9
-    measured = done(run("evaluate", "m.gpn", "test.csv", "--strangers", "strangers.csv", "--json"))
+    measured = done(run("evaluate", "m.gpn", "test.csv", "--ood", "ood.csv", "--json"))
     assert measured["rmse"] < 3
     assert measured["ood_auc"] > 0.9
-    assert measured["strangers_flagged"] > measured["flagged"]
+    assert measured["ood_flagged"] > measured["flagged"]
     assert sorted(os.listdir()) == sorted(
-        ["labeled.csv", "pool.csv", "test.csv", "strangers.csv", "m.gpn", "scored.csv"]
+        ["labeled.csv", "pool.csv", "test.csv", "ood.csv", "m.gpn", "scored.csv"]
     ), "nothing is left lying about"
 
 
@@ -57,7 +57,7 @@ def test_classes_are_detected(run: Command, tables: Path) -> None:
         )
     )
     assert result["kind"] == "classes"
-    assert run("predict", "c.gpn", "strangers.csv", "--out", "s.parquet").exit_code == 0
+    assert run("predict", "c.gpn", "ood.csv", "--out", "s.parquet").exit_code == 0
     scored = pd.read_parquet("s.parquet")
     assert {"class", "p_bad", "p_good", "entropy", "ood_score", "is_ood"} <= set(scored.columns)
     np.testing.assert_allclose(scored["p_bad"] + scored["p_good"], 1, atol=1e-6)
@@ -92,7 +92,7 @@ def test_a_large_table_goes_through_in_pieces(
         return predict(self, table, *more)
 
     monkeypatch.setattr(TableModel, "predict", counted)
-    monkeypatch.setattr("gpn.tables.files.pieces_of.__defaults__", ((), 30))
+    monkeypatch.setattr("gpn.tables.files.CHUNK_ROWS", 30)
     for out in ("pieces.csv", "pieces.csv.gz", "pieces.parquet"):
         assert run("predict", "m.gpn", "test.csv", "--out", out).exit_code == 0
         read = pd.read_parquet if out.endswith("parquet") else pd.read_csv
@@ -111,8 +111,8 @@ def test_a_function_is_one_function_however_many_pieces(
     pd.read_csv("test.csv").head(40).to_csv("few.csv", index=False)
     assert run(*FIT, "--method", method).exit_code == 0
     drawn = []
-    for chunk_size in (1000, 30):
-        monkeypatch.setattr("gpn.tables.files.pieces_of.__defaults__", ((), chunk_size))
+    for chunk_rows in (1000, 30):
+        monkeypatch.setattr("gpn.tables.files.CHUNK_ROWS", chunk_rows)
         assert run("sample", "m.gpn", "few.csv", "-n", 3, "--out", "draws.csv").exit_code == 0
         drawn.append(pd.read_csv("draws.csv"))
     pd.testing.assert_frame_equal(*drawn, rtol=1e-5)
@@ -124,7 +124,7 @@ def test_a_column_that_changes_type_is_named(
 ) -> None:
     """Parquet has one type per column, and a piece that does not fit comes late; CSV takes both."""
     run(*FIT)
-    monkeypatch.setattr("gpn.tables.files.pieces_of.__defaults__", ((), 30))
+    monkeypatch.setattr("gpn.tables.files.CHUNK_ROWS", 30)
     table = pd.read_csv("test.csv")
     table["batch"] = [str(i) if i < 60 else "none" for i in range(100)]
     table.to_csv("test.csv", index=False)
@@ -162,16 +162,16 @@ def test_the_command_is_installed() -> None:
 
 def test_columns_survive_json_and_new_values() -> None:
     table = rows().drop(columns="grade")
-    columns = Columns.of(table, "yield")
-    again = Columns(**json.loads(json.dumps(columns.facts())))
-    np.testing.assert_array_equal(again.encode(table), columns.encode(table))
+    columns = TableEncoder.fit(table, "yield")
+    again = TableEncoder.from_dict(json.loads(json.dumps(columns.to_dict())))
+    np.testing.assert_array_equal(again.transform(table), columns.transform(table))
     new = table.head(2).assign(colour=["violet", None], heat=[np.nan, 310.0])
     with pytest.warns(UnseenWarning, match="2 of 2 rows hold .* such as 'violet'; it knows 'blue'"):
-        encoded = again.encode(new)
+        encoded = again.transform(new)
     assert encoded[0, 2:].sum() == 0, "an unknown category is none of the known ones"
     assert encoded[0, 1] == table["heat"].median()
     with pytest.raises(TableError, match="'size' is missing"):
-        again.encode(new.drop(columns="size"))
+        again.transform(new.drop(columns="size"))
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_codes_are_read_as_they_stand(run: Command, tables: Path) -> None:
     rows(50, 4).assign(code="01").to_csv("coded.csv", index=False)
     assert run("predict", "m.gpn", "coded.csv", "--out", "o.csv").exit_code == 0
     assert set(pd.read_csv("o.csv", dtype={"code": str})["code"]) == {"01"}
-    encoded = gpn.load("m.gpn").columns.encode(pd.read_csv("coded.csv", dtype={"code": str}))
+    encoded = gpn.load("m.gpn").encoder.transform(pd.read_csv("coded.csv", dtype={"code": str}))
     assert (encoded[:, -3] == 1).all()
 
 
@@ -214,7 +214,7 @@ def test_an_index_that_was_saved_is_no_feature(run: Command, tables: Path) -> No
     pd.read_csv("labeled.csv").to_csv("labeled.csv")
     told = run(*FIT)
     assert "'Unnamed: 0' looks like a saved index and is left out" in told.stderr
-    assert "Unnamed: 0" not in gpn.load("m.gpn").columns.names
+    assert "Unnamed: 0" not in gpn.load("m.gpn").encoder.names
 
 
 def test_files_have_ordinary_permissions(run: Command, tables: Path) -> None:
@@ -232,9 +232,9 @@ def test_one_row_has_no_r2(run: Command, tables: Path) -> None:
 
 def test_names_are_texts_and_come_once() -> None:
     table = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 3)))
-    columns = Columns.of(table, "2")
+    columns = TableEncoder.fit(table, "2")
     assert columns.names == ["0", "1"]
-    assert columns.encode(table).shape == (9, 2)
+    assert columns.transform(table).shape == (9, 2)
     table.columns = ["a", "a", "b"]
     with pytest.raises(TableError, match="a name of its own, got 'a' twice"):
-        Columns.of(table, "b")
+        TableEncoder.fit(table, "b")

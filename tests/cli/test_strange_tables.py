@@ -10,7 +10,7 @@ import torch
 import typer
 
 import gpn
-from gpn.cli.commands import errors
+from gpn.cli.output import errors
 from gpn.core.priors.cholesky import NotPositiveDefinite, cholesky
 from gpn.tables.encoder import UnseenWarning
 from tests.cli.command import FIT, PREDICT, Command, check_refusal, done, rows
@@ -40,7 +40,7 @@ def test_unseen_values_are_flagged_and_told_once(
     run: Command, tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(*FIT)
-    monkeypatch.setattr("gpn.tables.files.pieces_of.__defaults__", ((), 30))
+    monkeypatch.setattr("gpn.tables.files.CHUNK_ROWS", 30)
     table = pd.read_csv("test.csv")
     table.loc[20:, "colour"] = "purple"
     table.to_csv("test.csv", index=False)

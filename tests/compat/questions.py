@@ -48,7 +48,7 @@ def questions_for(saved: Saved) -> dict[str, Question]:
     if isinstance(model, gpn.Posterior):
         classes = model.signature.is_classification
         return POSTERIOR | (CLASSES if classes else NUMBERS)
-    if hasattr(model, "columns"):
+    if hasattr(model, "target"):
         steady = isinstance(model.estimator, gpn.GPNRegressor | gpn.GPNClassifier)
         return TABLE | (TABLE_FUNCTIONS if steady else {})
     if not is_classifier(model):

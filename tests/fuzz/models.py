@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 import gpn
-from gpn.tables.encoder import Columns
+from gpn.tables.encoder import TableEncoder
 from gpn.tables.fit_record import FitRecord
 from gpn.tables.model import TableModel
 from tests.fuzz import formats
@@ -79,10 +79,10 @@ def table(n: int = 24) -> pd.DataFrame:
 def model(target: str) -> TableModel:
     """A model of one of the two targets, with rows and what a fit would remember."""
     labeled = table().drop(columns={"yield", "grade"} - {target})
-    columns = Columns.of(labeled, target)
-    x, y = columns.encode(labeled), labeled[target].to_numpy()
+    columns = TableEncoder.fit(labeled, target)
+    x, y = columns.transform(labeled), labeled[target].to_numpy()
     kind = gpn.GPNRegressor if target == "yield" else gpn.GPNClassifier
-    estimator: Any = kind(CONFIG, random_state=0).fit(x, y, columns.encode(table()))
+    estimator: Any = kind(CONFIG, random_state=0).fit(x, y, columns.transform(table()))
     numbers = y if target == "yield" else np.searchsorted(estimator.classes_, y)
     rows = x, np.asarray(numbers, float)
     record = FitRecord(len(x), 24, columns.notes, ["careful"], {"steps": 2.0}, *rows)

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 import gpn
 from gpn.cli.commands import app
-from gpn.tables import files as frames
+from gpn.tables import files
 from gpn.tables.column_types import TableError
-from gpn.tables.encoder import Columns
-from gpn.tables.target import is_class, target_of
+from gpn.tables.encoder import TableEncoder
+from gpn.tables.target import is_class, target_column
 from tests.fuzz import formats, models
 from tests.fuzz.mutate import mutated
 from tests.fuzz.reader import Reader
@@ -44,12 +44,12 @@ def learnt(path: Path) -> Callable[[], Any]:
     """What a fit does with a table before it learns, and what a prediction reads of it."""
 
     def learn() -> None:
-        table = frames.read(path)
-        columns = Columns.of(table, "yield")
-        columns.encode(table)
-        is_class(target_of(table, "yield"))
-        pieces = list(frames.pieces_of(path, columns.categories, rows=9))
-        columns.encode(pieces[-1])
+        table = files.read_table(path)
+        columns = TableEncoder.fit(table, "yield")
+        columns.transform(table)
+        is_class(target_column(table, "yield"))
+        pieces = list(files.read_chunks(path, columns.categories, chunk_rows=9))
+        columns.transform(pieces[-1])
 
     return learn
 
@@ -66,7 +66,7 @@ def commands(folder: Path) -> Iterator[Reader]:
         "predict": ("--out", f"{out}.parquet"),
         "sample": ("-n", 2, "--out", f"{out}.csv"),
         "suggest": ("-n", 2),
-        "evaluate": ("--strangers", table),
+        "evaluate": ("--ood", table),
     }.items():
         run = asked(name, model, table, *more)
         good.save(model)

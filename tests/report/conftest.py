@@ -10,7 +10,7 @@ from sklearn.base import is_classifier
 
 import gpn
 from gpn.report import write_report
-from gpn.tables.encoder import Columns
+from gpn.tables.encoder import TableEncoder
 from gpn.tables.fit_record import FitRecord
 from gpn.tables.model import TableModel
 
@@ -39,9 +39,9 @@ SETTINGS: dict[str, Any] = {"anchor": "independent", "beta": 0.1, "noise_std": 0
 
 def model_of(estimator: Any, labeled: pd.DataFrame, target: str, pool: Any) -> TableModel:
     """An estimator fitted to a table, with what it would remember of a fit that warned."""
-    columns = Columns.of(labeled, target)
-    x, y = columns.encode(labeled), labeled[target].to_numpy()
-    estimator.fit(x, y, columns.encode(pool))
+    columns = TableEncoder.fit(labeled, target)
+    x, y = columns.transform(labeled), labeled[target].to_numpy()
+    estimator.fit(x, y, columns.transform(pool))
     numbers = np.searchsorted(estimator.classes_, y) if is_classifier(estimator) else y
     said = ["a warning with <script>window.hacked = 3</script>"]
     rows = x, np.asarray(numbers, float)

@@ -70,7 +70,7 @@ def test_no_other_two_axes_carry_more(
 ) -> None:
     model: TableModel = request.getfixturevalue(f"{kind}_model")
     posterior = model.estimator.posterior_
-    x = model.estimator.x_scale_.apply(model.columns.encode(test_rows))
+    x = model.estimator.x_scale_.apply(model.encoder.transform(test_rows))
     axes, shares = leading_axes(posterior, x)
     assert axes.T @ axes == pytest.approx(np.eye(2), abs=1e-6)
     assert 0 < shares[1] <= shares[0] <= 1

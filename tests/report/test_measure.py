@@ -42,7 +42,7 @@ def test_draws_give_the_positions_of_their_law() -> None:
 def test_a_model_covers_as_its_own_intervals_do(
     numbers_model: TableModel, test_rows: pd.DataFrame
 ) -> None:
-    x, y = numbers_model.columns.encode(test_rows), test_rows["yield <i>"].to_numpy()
+    x, y = numbers_model.encoder.transform(test_rows), test_rows["yield <i>"].to_numpy()
     estimator: Any = numbers_model.estimator
     found = measure.coverage(measure.positions(estimator, x, y))
     low, high = estimator.predict_interval(x, 0.95)
@@ -109,7 +109,7 @@ def test_entropy_runs_from_certain_to_no_idea() -> None:
 
 
 def test_boxes_hold_the_functions(classes_model: TableModel, test_rows: pd.DataFrame) -> None:
-    x = classes_model.columns.encode(test_rows.iloc[:5])
+    x = classes_model.encoder.transform(test_rows.iloc[:5])
     quantiles = classes.boxes(classes_model.estimator, x)
     assert quantiles.shape == (5, 3, 5)
     assert (np.diff(quantiles, axis=-1) >= 0).all()

@@ -38,7 +38,7 @@ def test_a_row_that_was_changed_in_one_feature_differs_in_that_one(
     table = test_rows.iloc[:1].assign(**{MARKUP: 1e4, "colour": "violet"})
     with pytest.warns(UnseenWarning, match="such as 'violet'"):
         rows = rows_of(numbers_model, "test", table)
-    other = numbers_model.columns.encode(test_rows.iloc[:1])[0]
+    other = numbers_model.encoder.transform(test_rows.iloc[:1])[0]
     found = differences(numbers_model, Picked(rows, 0, "unknown"), other)
     assert [feature["name"] for feature in found] == [MARKUP, "colour"]
     scale = numbers_model.estimator.x_scale_.scale[1]
@@ -55,7 +55,7 @@ def test_the_most_unknown_come_first_and_once() -> None:
 
 
 def test_features_cover_every_number_of_a_row(numbers_model: TableModel) -> None:
-    places = dict(features(numbers_model.columns))
+    places = dict(features(numbers_model.encoder))
     assert list(places) == ["size", MARKUP, "colour"]
     assert [place.stop for place in places.values()] == [1, 2, 5]
 

@@ -17,7 +17,7 @@ from gpn.report import write_report
 from gpn.report.numbers import labels_of, numbers_of
 from gpn.report.page import as_json, policy
 from gpn.report.rows import rows_of
-from gpn.tables.fit_record import MAX_ROWS, FitRecord, some_rows
+from gpn.tables.fit_record import MAX_STORED_ROWS, FitRecord, rows_to_store
 from gpn.tables.model import TableModel, fit_table
 from tests.report.conftest import MARKUP, ensemble, model_of
 
@@ -89,7 +89,7 @@ def test_labels_that_cannot_be_used_are_left_out_and_said(
 def test_a_model_that_forgot_its_rows_says_so(
     ensemble_model: TableModel, test_rows: pd.DataFrame, tmp_path: Path
 ) -> None:
-    bare = TableModel(ensemble_model.estimator, ensemble_model.columns, ensemble_model.target)
+    bare = TableModel(ensemble_model.estimator, ensemble_model.encoder, ensemble_model.target)
     page = own_parts(write_report(bare, test_rows, out=tmp_path / "r.html").read_text())
     assert "carries no labeled rows" in page
     assert 'id="plot-unknown"' not in page
@@ -104,7 +104,7 @@ def test_long_tables_are_thinned_and_said(
     assert "30 of the 120 test rows are looked at, picked evenly." in numbers["said"]
     assert numbers["tables"] == {"test": 120, "pool": 120}
     shown = [row["number"] for row in numbers["unknown"]]
-    scores = ensemble_model.estimator.ood_score(ensemble_model.columns.encode(test_rows))
+    scores = ensemble_model.estimator.ood_score(ensemble_model.encoder.transform(test_rows))
     found = [row["score"] for row in numbers["unknown"]]
     assert found == pytest.approx(scores[shown], rel=1e-6), "rows keep their numbers"
 
@@ -130,17 +130,17 @@ def test_the_fit_is_remembered_in_the_file(numbers_model: TableModel, tmp_path: 
     numbers_model.save(tmp_path / "m.gpn")
     back = gpn.load(tmp_path / "m.gpn").record
     assert numbers_model.record is not None
-    assert back.facts() == numbers_model.record.facts()
+    assert back.to_dict() == numbers_model.record.to_dict()
     assert np.array_equal(back.x, numbers_model.record.x)
     assert np.array_equal(back.y, numbers_model.record.y)
 
 
 def test_a_file_carries_few_rows_of_many() -> None:
     x = np.arange(60_000.0).reshape(-1, 2)
-    some, y = some_rows(x, x[:, 0])
-    assert len(some) == MAX_ROWS
+    some, y = rows_to_store(x, x[:, 0])
+    assert len(some) == MAX_STORED_ROWS
     assert np.array_equal(some[:, 0], y)
-    assert some_rows(np.zeros((3000, 1000)), np.zeros(3000))[0].shape == (250, 1000)
+    assert rows_to_store(np.zeros((3000, 1000)), np.zeros(3000))[0].shape == (250, 1000)
     assert FitRecord(3, None).arrays() == {}
 
 

@@ -14,7 +14,7 @@ import gpn
 from gpn.data import DataError, FlipAndShift, ImagePart, images, superconductivity
 from gpn.report import write_report
 from gpn.saving.validation import ModelError
-from gpn.tables import files as frames
+from gpn.tables import files
 from gpn.tables.column_types import TableError
 from gpn.tables.model import TableModel, fit_table
 from tests.fuzz import models
@@ -187,7 +187,7 @@ TABLES: dict[str, tuple[Callable[[TableModel], Any], str]] = {
         "'size' is missing",
     ),
     "no model": (lambda m: write_report(m.estimator, table()), "must be a TableModel, got GPNReg"),
-    "read": (lambda m: frames.read(Path("none.csv")), "a file that exists, got none.csv"),
+    "read": (lambda m: files.read_table(Path("none.csv")), "a file that exists, got none.csv"),
 }
 
 

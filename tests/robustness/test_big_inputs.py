@@ -16,7 +16,7 @@ import gpn
 from gpn.cli import commands as cli
 from gpn.estimators import base
 from gpn.estimators import chunks as pieces
-from gpn.tables import files as frames
+from gpn.tables import files
 
 Array = NDArray[Any]
 CONFIG = gpn.GPNConfig(
@@ -153,7 +153,7 @@ def test_a_sample_of_a_file_is_uniform(name: str, tmp_path: Path) -> None:
     table = pd.DataFrame({"number": np.arange(45_000), "word": ["a", "b", "c"] * 15_000})
     (table.to_csv if name.endswith("csv") else table.to_parquet)(tmp_path / name, index=False)
     told: list[int] = []
-    some, count = frames.sample(tmp_path / name, ["word"], 900, told.append)
+    some, count = files.sample_rows(tmp_path / name, ["word"], 900, told.append)
     numbers = some["number"].to_numpy()
     assert (count, len(some), told[-1]) == (45_000, 900, 45_000)
     assert (np.diff(numbers) > 0).all()
@@ -165,9 +165,9 @@ def test_a_sample_of_a_file_is_uniform(name: str, tmp_path: Path) -> None:
 def test_a_small_file_is_taken_whole(tmp_path: Path) -> None:
     table = pd.DataFrame({"a": [1.5, 2.5, 3.5], "b": [1, 2, 3]})
     table.to_csv(tmp_path / "x.csv", index=False)
-    some, count = frames.sample(tmp_path / "x.csv", [], 3, lambda rows: None)
+    some, count = files.sample_rows(tmp_path / "x.csv", [], 3, lambda rows: None)
     assert count == 3
-    pd.testing.assert_frame_equal(some, frames.read(tmp_path / "x.csv"))
+    pd.testing.assert_frame_equal(some, files.read_table(tmp_path / "x.csv"))
 
 
 def test_the_command_says_that_it_takes_a_sample(

@@ -19,7 +19,7 @@ import torch
 import gpn
 from gpn.data import DataError, images, superconductivity
 from gpn.saving.validation import ModelError
-from gpn.tables import files as frames
+from gpn.tables import files
 from gpn.tables.column_types import TableError
 from tests.fuzz.images import PIXELS, batch, idx, tar
 
@@ -82,9 +82,9 @@ PLACES: dict[str, tuple[Callable[[Path], Any], type[Exception]]] = {
     "cifar-10-binary.tar.gz": (lambda root: images("cifar10", root).test, DataError),
     "svhn/test_32x32.mat": (lambda root: images("svhn", root).test, DataError),
     "superconductivity/data.zip": (superconductivity, DataError),
-    "t.csv": (lambda root: frames.read(root / "t.csv"), TableError),
-    "t.csv.gz": (lambda root: frames.read(root / "t.csv.gz"), TableError),
-    "t.parquet": (lambda root: frames.read(root / "t.parquet"), TableError),
+    "t.csv": (lambda root: files.read_table(root / "t.csv"), TableError),
+    "t.csv.gz": (lambda root: files.read_table(root / "t.csv.gz"), TableError),
+    "t.parquet": (lambda root: files.read_table(root / "t.parquet"), TableError),
 }
 DISGUISES = [as_pickle, as_checkpoint, as_array, as_npz, as_zip, as_gzip, as_tar]
 

@@ -11,16 +11,15 @@ import pandas as pd
 import pytest
 
 from gpn.tables.column_types import TableError
-from gpn.tables.encoder import Columns, UnseenWarning
-from gpn.tables.persistence import columns_of
+from gpn.tables.encoder import TableEncoder, UnseenWarning
 
 N = 90
 DAYS = pd.date_range("2024-01-01", periods=N, tz="UTC")
 SECONDS = 1704067200.0 + 86400 * np.arange(N)
 
 
-def columns(**more: Any) -> Columns:
-    return Columns.of(table(**more), "y")
+def columns(**more: Any) -> TableEncoder:
+    return TableEncoder.fit(table(**more), "y")
 
 
 def table(**more: Any) -> pd.DataFrame:
@@ -31,16 +30,16 @@ def test_an_identity_is_left_out_and_said() -> None:
     learnt = columns(id=[f"n{i}" for i in range(N)])
     assert learnt.names == ["a"]
     assert learnt.notes == ["'id' has 90 values in 90 rows and is left out"]
-    again = Columns(**json.loads(json.dumps(learnt.facts())))
+    again = TableEncoder.from_dict(json.loads(json.dumps(learnt.to_dict())))
     with_id = table(id="never seen")
-    np.testing.assert_array_equal(again.encode(with_id), again.encode(table()))
+    np.testing.assert_array_equal(again.transform(with_id), again.transform(table()))
 
 
 def test_few_values_are_a_category_however_few_the_rows() -> None:
     few = pd.DataFrame({"word": list("abcdefghi"), "y": np.arange(9.0)})
-    assert len(Columns.of(few, "y").categories["word"]) == 9
+    assert len(TableEncoder.fit(few, "y").categories["word"]) == 9
     with pytest.raises(TableError, match="columns beside 'y', got none; 'id' has 90 values"):
-        Columns.of(table(id=[f"n{i}" for i in range(N)]).drop(columns="a"), "y")
+        TableEncoder.fit(table(id=[f"n{i}" for i in range(N)]).drop(columns="a"), "y")
 
 
 def test_texts_that_are_numbers_are_left_out_with_a_hint() -> None:
@@ -58,11 +57,11 @@ def test_texts_that_are_numbers_are_left_out_with_a_hint() -> None:
 )
 def test_numbers_held_as_objects_are_numbers(values: list[Any]) -> None:
     held = table(b=pd.Series(values, dtype=object))
-    learnt = Columns.of(held, "y")
+    learnt = TableEncoder.fit(held, "y")
     assert learnt.names == ["a", "b"]
-    np.testing.assert_array_equal(learnt.encode(held)[:, 1], np.arange(N) / 2)
+    np.testing.assert_array_equal(learnt.transform(held)[:, 1], np.arange(N) / 2)
     gap = held.assign(b=held["b"].where(held.index > 0, None))
-    assert Columns.of(gap, "y").encode(gap)[0, 1] == 22.5, "the median of the others"
+    assert TableEncoder.fit(gap, "y").transform(gap)[0, 1] == 22.5, "the median of the others"
 
 
 TIMES: dict[str, Any] = {
@@ -80,8 +79,8 @@ TIMES: dict[str, Any] = {
 def test_dates_are_seconds_however_they_are_held(days: Any, later: Any) -> None:
     learnt = columns(day=days)
     assert "'day' is taken as seconds since 1970" in learnt.notes
-    again = columns_of({"columns": learnt.facts(), "target": "y", "flat": True}, 2)
-    np.testing.assert_array_equal(again.encode(table(day=later))[:, 1], SECONDS)
+    again = TableEncoder.from_dict(learnt.to_dict())
+    np.testing.assert_array_equal(again.transform(table(day=later))[:, 1], SECONDS)
 
 
 @pytest.mark.parametrize("held", ["timedelta64[ns]", object, "numpy", str])
@@ -94,16 +93,16 @@ def test_durations_are_seconds(held: Any) -> None:
         values, held = [np.timedelta64(i, "m") for i in range(N)], object
     learnt = columns(wait=pd.Series(values, dtype=held))
     assert "'wait' is taken as seconds" in learnt.notes
-    np.testing.assert_array_equal(learnt.encode(table(wait=waits))[:, 1], 60.0 * np.arange(N))
+    np.testing.assert_array_equal(learnt.transform(table(wait=waits))[:, 1], 60.0 * np.arange(N))
 
 
 def test_a_missing_date_is_a_missing_number() -> None:
     days = pd.Series(DAYS).where(np.arange(N) > 8)
     learnt = columns(day=days)
     assert any(note.startswith("9 missing values of 'day'") for note in learnt.notes)
-    x = learnt.encode(table(day=days))
+    x = learnt.transform(table(day=days))
     assert (x[:9, 1] == np.median(SECONDS[9:])).all()
-    assert learnt.encode(table(day=np.nan))[0, 1] == x[0, 1]
+    assert learnt.transform(table(day=np.nan))[0, 1] == x[0, 1]
 
 
 def test_dates_of_any_century_are_seconds() -> None:
@@ -114,22 +113,22 @@ def test_dates_of_any_century_are_seconds() -> None:
 
 def test_times_and_numbers_are_not_confused() -> None:
     with pytest.raises(TableError, match=r"'day' must hold dates, as in the fit, got 5.* in row 0"):
-        columns(day=DAYS).encode(table(day=5))
+        columns(day=DAYS).transform(table(day=5))
     with pytest.raises(TableError, match=r"'day' must hold dates.*got 'soon' in row 0"):
-        columns(day=DAYS).encode(table(day="soon"))
+        columns(day=DAYS).transform(table(day="soon"))
     mixed = pd.Series(list(DAYS), dtype=object)
     mixed[7] = 5
     with pytest.raises(TableError, match=r"'day' must hold dates.*got 5 in row 7 \(1 such"):
-        columns(day=DAYS).encode(table(day=mixed))
+        columns(day=DAYS).transform(table(day=mixed))
     with pytest.raises(TableError, match="'b' must hold real numbers, got datetime64"):
-        columns(b=1.0).encode(table(b=DAYS))
+        columns(b=1.0).transform(table(b=DAYS))
 
 
 def test_a_file_that_says_nonsense_of_times_is_refused() -> None:
     for times in ({"b": "date"}, {"a": "week"}, ["a"], {"a": 1}):
-        facts = {"medians": {"a": 1.0}, "categories": {}, "times": times}
+        fields = {"medians": {"a": 1.0}, "categories": {}, "times": times}
         with pytest.raises(ValueError, match="times must say date or duration"):
-            columns_of({"columns": facts, "target": "y", "flat": True}, 1)
+            TableEncoder.from_dict(fields)
 
 
 def test_decimal_commas_are_named() -> None:
@@ -164,18 +163,18 @@ SAME: dict[str, list[Any]] = {
 def test_the_same_meaning_is_the_same_category(fitted: list[Any], asked: list[Any]) -> None:
     learnt = columns(flag=pd.Categorical(fitted * 45))
     for dtype in (None, object, "category"):
-        x = learnt.encode(table(flag=pd.Series(asked * 45, dtype=dtype)))
+        x = learnt.transform(table(flag=pd.Series(asked * 45, dtype=dtype)))
         assert (x[:, 1:].sum(1) == 1).all()
         assert (x[0, 1:] != x[1, 1:]).all()
-        np.testing.assert_array_equal(x, learnt.encode(table(flag=pd.Categorical(fitted * 45))))
+        np.testing.assert_array_equal(x, learnt.transform(table(flag=pd.Categorical(fitted * 45))))
 
 
 def test_codes_are_no_numbers() -> None:
     learnt = columns(code=["1", "2"] * 45)
     with pytest.warns(UnseenWarning, match="'code': 90 of 90 rows"):
-        assert learnt.encode(table(code="01"))[:, 1:].sum() == 0
+        assert learnt.transform(table(code="01"))[:, 1:].sum() == 0
     both = columns(code=["1", "True", "x"] * 30)
-    assert both.encode(table(code=["1", "True", True] * 30))[:, 1:].argmax(1)[:3].tolist() == [
+    assert both.transform(table(code=["1", "True", True] * 30))[:, 1:].argmax(1)[:3].tolist() == [
         0,
         1,
         1,
@@ -186,7 +185,7 @@ def test_unseen_values_are_told_once_per_column() -> None:
     learnt = columns(flag=["red", "blue"] * 45, other=["a", "b"] * 45)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        x, unseen = learnt.encode_and_flag(table(flag=["purple", "red", None] * 30, other="a"))
+        x, unseen = learnt.transform_and_flag(table(flag=["purple", "red", None] * 30, other="a"))
     assert len(caught) == 1
     assert str(caught[0].message).startswith(
         "'flag': 60 of 90 rows hold values that the fit has not seen, such as 'purple'; it knows "
@@ -194,4 +193,4 @@ def test_unseen_values_are_told_once_per_column() -> None:
     )
     assert unseen.tolist() == [True, False, True] * 30
     assert x.shape == (N, 5)
-    assert not columns().encode_and_flag(table())[1].any()
+    assert not columns().transform_and_flag(table())[1].any()

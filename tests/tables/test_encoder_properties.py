@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tests.robustness.test_properties  # noqa: F401 (the profile)
-from gpn.tables import files as frames
-from gpn.tables.column_types import TableError, meaning
-from gpn.tables.encoder import Columns
+from gpn.tables import files
+from gpn.tables.column_types import TableError, canonical
+from gpn.tables.encoder import TableEncoder
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES: dict[str, Any] = {
@@ -45,8 +45,8 @@ def tables(draw: st.DrawFn, names: Any = ANY_NAME) -> pd.DataFrame:
 
 @given(tables())
 def test_a_row_is_finite_numbers_of_fixed_width(table: pd.DataFrame) -> None:
-    columns = Columns.of(table, "y")
-    x = columns.encode(table)
+    columns = TableEncoder.fit(table, "y")
+    x = columns.transform(table)
     numbers = len(columns.medians)
     assert x.shape == (len(table), numbers + sum(map(len, columns.categories.values())))
     assert np.isfinite(x).all()
@@ -65,23 +65,23 @@ def test_a_row_is_finite_numbers_of_fixed_width(table: pd.DataFrame) -> None:
 def test_the_order_of_rows_and_columns_and_what_is_beside_them_do_not_matter(
     table: pd.DataFrame, chance: Any
 ) -> None:
-    columns = Columns.of(table, "y")
-    x = columns.encode(table)
+    columns = TableEncoder.fit(table, "y")
+    x = columns.transform(table)
     rows, names = list(range(len(table))), list(table.columns)
     chance.shuffle(rows), chance.shuffle(names)
-    np.testing.assert_array_equal(columns.encode(table.iloc[rows]), x[rows])
-    np.testing.assert_array_equal(columns.encode(table[names]), x)
+    np.testing.assert_array_equal(columns.transform(table.iloc[rows]), x[rows])
+    np.testing.assert_array_equal(columns.transform(table[names]), x)
     beside = table.assign(**{"something else entirely": 1})
-    np.testing.assert_array_equal(columns.encode(beside), x)
-    np.testing.assert_array_equal(columns.encode(table.head(1)), x[:1])
+    np.testing.assert_array_equal(columns.transform(beside), x)
+    np.testing.assert_array_equal(columns.transform(table.head(1)), x[:1])
 
 
 @given(tables())
 def test_what_was_learnt_survives_json(table: pd.DataFrame) -> None:
-    columns = Columns.of(table, "y")
-    again = Columns(**json.loads(json.dumps(columns.facts())))
+    columns = TableEncoder.fit(table, "y")
+    again = TableEncoder.from_dict(json.loads(json.dumps(columns.to_dict())))
     assert again == columns
-    np.testing.assert_array_equal(again.encode(table), columns.encode(table))
+    np.testing.assert_array_equal(again.transform(table), columns.transform(table))
 
 
 @pytest.mark.filterwarnings("ignore::gpn.tables.encoder.UnseenWarning")
@@ -89,15 +89,15 @@ def test_what_was_learnt_survives_json(table: pd.DataFrame) -> None:
 def test_a_category_that_was_never_seen_is_none_of_the_others(
     table: pd.DataFrame, word: str
 ) -> None:
-    columns = Columns.of(table, "y")
+    columns = TableEncoder.fit(table, "y")
     for name, values in columns.categories.items():
-        assume(meaning(word) not in map(meaning, values))
+        assume(canonical(word) not in map(canonical, values))
         new = table.rename(columns=str).astype({name: object})
         new[name] = word
         start = len(columns.medians)
         for other, theirs in columns.categories.items():
             if other == name:
-                assert columns.encode(new)[:, start : start + len(theirs)].sum() == 0
+                assert columns.transform(new)[:, start : start + len(theirs)].sum() == 0
             start += len(theirs)
 
 
@@ -119,8 +119,8 @@ def test_files_give_back_the_numbers_and_words_that_were_written(
             written.to_parquet(path, index=False)
         else:
             written.to_csv(path, index=False)
-        read = frames.read(path)
-        pieces = pd.concat(list(frames.pieces_of(path, ["word"], rows)), ignore_index=True)
+        read = files.read_table(path)
+        pieces = pd.concat(list(files.read_chunks(path, ["word"], rows)), ignore_index=True)
         for came in (read, pieces):
             assert came.columns.tolist() == written.columns.tolist()
             assert came["word"].tolist() == words.tolist()
@@ -133,14 +133,14 @@ def test_files_give_back_the_numbers_and_words_that_were_written(
 def test_names_that_read_alike_are_refused(name: int, n: int) -> None:
     table = pd.DataFrame({name: range(n), str(name): range(n), "y": range(n)})
     with pytest.raises(TableError, match=f"a name of its own, got '{name}' twice"):
-        Columns.of(table, "y")
+        TableEncoder.fit(table, "y")
 
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_an_empty_table_is_refused_and_one_row_is_not(rows: int) -> None:
     table = pd.DataFrame({"a": [1.0], "b": ["x"], "y": [2.0]}).head(rows)
     if rows:
-        assert Columns.of(table, "y").encode(table).tolist() == [[1.0, 1.0]]
+        assert TableEncoder.fit(table, "y").transform(table).tolist() == [[1.0, 1.0]]
         return
     with pytest.raises(TableError, match="at least one row, got none"):
-        Columns.of(table, "y")
+        TableEncoder.fit(table, "y")

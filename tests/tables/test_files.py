@@ -11,17 +11,18 @@ import pytest
 from typer.testing import CliRunner
 
 import gpn
-from gpn.cli.commands import _result, app
-from gpn.tables import files as frames
+from gpn.cli.commands import app
+from gpn.cli.output import print_result
+from gpn.tables import files
 from gpn.tables.column_types import TableError
-from gpn.tables.encoder import Columns
+from gpn.tables.encoder import TableEncoder
 from tests.fuzz import models
 
 
 def test_a_first_column_without_a_name_is_not_taken_for_an_index(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,2,3\n4,5,6\n")
     with pytest.raises(TableError, match="as many cells as there are names, got more"):
-        frames.read(tmp_path / "t.csv")
+        files.read_table(tmp_path / "t.csv")
 
 
 @pytest.mark.parametrize("end", [1, 5, 12, 30, -1])
@@ -29,10 +30,10 @@ def test_a_damaged_gzip_is_named(end: int, tmp_path: Path) -> None:
     whole = gzip.compress(models.table().to_csv().encode())
     (tmp_path / "t.csv.gz").write_bytes(whole[:end])
     with pytest.raises(TableError, match=r"t\.csv\.gz must be a complete CSV file, got"):
-        frames.read(tmp_path / "t.csv.gz")
+        files.read_table(tmp_path / "t.csv.gz")
     (tmp_path / "t.csv.gz").write_bytes(whole[:40] + b"\xff" * 9 + whole[49:])
     with pytest.raises(TableError, match=r"\(error\)|must be a complete CSV file"):
-        frames.read(tmp_path / "t.csv.gz")
+        files.read_table(tmp_path / "t.csv.gz")
 
 
 def test_columns_of_one_name_in_parquet_are_named(tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_columns_of_one_name_in_parquet_are_named(tmp_path: Path) -> None:
     twice = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["a", "a"])
     pq.write_table(twice, tmp_path / "t.parquet")
     with pytest.raises(TableError, match=r"a name of its own, got 'a' twice|must be a complete"):
-        frames.read(tmp_path / "t.parquet")
+        files.read_table(tmp_path / "t.parquet")
 
 
 def test_a_bomb_is_refused_whole_and_honest_pieces_go_on(
@@ -53,32 +54,32 @@ def test_a_bomb_is_refused_whole_and_honest_pieces_go_on(
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (1 << 19)))
     with pytest.raises(TableError, match=r"must unfold to at most 1048576 bytes at once.*unpack"):
-        frames.read(path)
-    assert sum(map(len, frames.pieces_of(path, rows=20_000))) == 1 << 19
+        files.read_table(path)
+    assert sum(map(len, files.read_chunks(path, chunk_rows=20_000))) == 1 << 19
     path.write_bytes(gzip.compress(b"a,b\n" + b"1" * (2 << 20)))
     with pytest.raises(TableError, match="must unfold to at most"):
-        list(frames.pieces_of(path, rows=20_000))
+        list(files.read_chunks(path, chunk_rows=20_000))
 
 
 def test_names_that_end_in_nul_are_names_of_their_own() -> None:
     """numpy drops a NUL at the end of a text."""
     table = pd.DataFrame({"b\x00": [1.0, 2.0], "b": ["x", "y"], "y": [1.0, 2.0]})
-    columns = Columns.of(table, "y")
-    assert columns.encode(table).tolist() == [[1, 1, 0], [2, 0, 1]]
+    columns = TableEncoder.fit(table, "y")
+    assert columns.transform(table).tolist() == [[1, 1, 0], [2, 0, 1]]
 
 
 def test_mixed_values_cannot_be_written_to_parquet(tmp_path: Path) -> None:
     mixed = pd.DataFrame({"a": [1, "x", b"y"]})
     with (
         pytest.raises(TableError, match="must hold values of one type"),
-        frames.writer(tmp_path / "o.parquet") as add,
+        files.table_writer(tmp_path / "o.parquet") as add,
     ):
         add(mixed)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_names_that_look_like_markup_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    _result({"model": "[/b].gpn", "columns": ["'[red]' is a category"]}, as_json=False)
+    print_result({"model": "[/b].gpn", "columns": ["'[red]' is a category"]}, as_json=False)
     shown = capsys.readouterr().out
     assert "[/b].gpn" in shown
     assert "[red]" in shown
@@ -113,9 +114,9 @@ def test_columns_of_one_name_in_csv_are_named(end: str, tmp_path: Path) -> None:
     path = tmp_path / f"t.{end}"
     path.write_bytes(pack(b"a,b,a\n1,2,3\n"))
     with pytest.raises(TableError, match="a name of its own, got 'a' twice"):
-        frames.read(path)
+        files.read_table(path)
     path.write_bytes(pack(b"a,a.1,,\n1,2,3,4\n"))
-    assert frames.read(path).columns.tolist() == ["a", "a.1", "Unnamed: 2", "Unnamed: 3"]
+    assert files.read_table(path).columns.tolist() == ["a", "a.1", "Unnamed: 2", "Unnamed: 3"]
 
 
 @pytest.mark.parametrize("end", ["csv", "csv.gz"])
@@ -130,7 +131,7 @@ def test_codes_with_leading_zeros_are_texts(end: str, tmp_path: Path) -> None:
         }
     )
     table.to_csv(path, index=False)
-    read = frames.read(path)
+    read = files.read_table(path)
     assert read["zip"].tolist()[:2] == ["00012", "12345"]
     assert read["zip"].isna().tolist() == [False, False, True]
     assert read["class"].tolist() == ["01", "1", "1"]
@@ -153,4 +154,4 @@ def test_which_codes_are_texts(cells: list[str], text: bool, tmp_path: Path) -> 
     """As many as no category can be stay numbers, and one odd cell makes no codes of them."""
     path = tmp_path / "t.csv"
     path.write_text("\n".join(["code", *cells]) + "\n")
-    assert (frames.read(path)["code"].iloc[0] == cells[0]) == text
+    assert (files.read_table(path)["code"].iloc[0] == cells[0]) == text

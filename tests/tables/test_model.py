@@ -12,7 +12,7 @@ import gpn
 from gpn.tables.column_types import TableError
 from gpn.tables.encoder import UnseenWarning
 from gpn.tables.model import TableModel, fit_table
-from gpn.tables.target import is_class, target_of
+from gpn.tables.target import is_class, target_column
 from tests.fuzz import models
 
 
@@ -58,7 +58,7 @@ def test_a_category_never_seen_is_unknown(model: TableModel) -> None:
     with pytest.warns(UnseenWarning):
         measured = model.evaluate(table, table.head(10))
     assert measured["flagged"] == flags.mean()
-    assert measured["strangers_flagged"] == 1
+    assert measured["ood_flagged"] == 1
 
 
 def test_what_columns_are_survives_the_file(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_what_columns_are_survives_the_file(tmp_path: Path) -> None:
     options: Any = {"config": models.CONFIG, "random_state": 0}
     fit_table(table, "yield", pool, **options).save(tmp_path / "m.gpn")
     loaded = gpn.load(tmp_path / "m.gpn")
-    assert loaded.columns.times == {"day": "date"}
+    assert loaded.encoder.times == {"day": "date"}
     assert "'id' has 24 values in 24 rows and is left out" in loaded.record.notes
     once = loaded.predict(table)
     texts = table.assign(day=days.dt.strftime("%Y-%m-%d")).drop(columns="id")
@@ -80,9 +80,9 @@ def test_integer_names_of_columns() -> None:
     options: Any = {"config": models.CONFIG, "random_state": 0}
     made = fit_table(table, 2, table[[0, 1]], **options)  # type: ignore[arg-type]
     assert made.target == "2"
-    assert made.columns.names == ["0", "1"]
+    assert made.encoder.names == ["0", "1"]
     assert made.evaluate(table)["rows"] == 30
-    assert target_of(table, 2).equals(table[2])  # type: ignore[arg-type]
+    assert target_column(table, 2).equals(table[2])  # type: ignore[arg-type]
 
 
 TIMES: dict[str, Any] = {
@@ -94,7 +94,7 @@ TIMES: dict[str, Any] = {
 
 @pytest.mark.parametrize("values", TIMES.values(), ids=TIMES.keys())
 @pytest.mark.parametrize("classes", [None, True, False])
-def test_a_target_of_times_is_refused(values: Any, classes: bool | None) -> None:
+def test_a_target_column_times_is_refused(values: Any, classes: bool | None) -> None:
     table = models.table().assign(when=values)
     message = (
         r"the target 'when' must be numbers or classes, got (date|duration)s such as '.*; turn"
@@ -103,7 +103,7 @@ def test_a_target_of_times_is_refused(values: Any, classes: bool | None) -> None
         fitted(table, "when", classes=classes)
 
 
-def test_a_target_of_written_dates_is_refused() -> None:
+def test_a_target_column_written_dates_is_refused() -> None:
     days = pd.Series(pd.date_range("2024-01-01", periods=60).strftime("%Y-%m-%d"), name="when")
     with pytest.raises(TableError, match=r"the target 'when' must be .*got dates such as '2024"):
         is_class(days)
@@ -124,7 +124,7 @@ def test_a_target_of_written_dates_is_refused() -> None:
     ],
 )
 def test_texts_and_objects_that_are_numbers_are_told_by_these(values: Any, expected: bool) -> None:
-    assert is_class(target_of(pd.DataFrame({"y": values}), "y")) == expected
+    assert is_class(target_column(pd.DataFrame({"y": values}), "y")) == expected
 
 
 def test_a_target_with_decimal_commas_is_named() -> None:

@@ -1,1 +1,1 @@
-"""The command `gpn`. Needs `pip install gpn[cli]`."""
+"""The command `gpn`: its commands, and what they print. Needs `pip install gpn[cli]`."""

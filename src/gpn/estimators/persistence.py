@@ -1,14 +1,8 @@
-"""A fitted estimator as one file: its posterior's, with the data's scales and classes beside it.
+"""A fitted estimator as one file: that of its posterior, with scales, classes and options added.
 
-The header gains one string, `estimator`, as JSON: class, feature names, classes. Arrays are stored
-as tensors whose names begin with "estimator/".
-
-The options that an estimator was made with, as JSON and back: a clone of it fits as it did.
-
-A seed is kept as a number; a generator in its place cannot be, and becomes None.
-
-
-What a model file says of its estimator, checked: names, classes, columns, arrays and rows.
+The header has one string more, `estimator`: a JSON object with the estimator's class, the options
+of its constructor ("given"), feature names and classes. Arrays are tensors whose names begin with
+"estimator/". Every value is checked when a file is loaded.
 """
 
 import json
@@ -23,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from torch import Tensor
 
 from gpn.core.config import Config
 from gpn.core.networks.trunks import Trunk
@@ -34,14 +27,18 @@ from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor
 from gpn.estimators.scaling import Scale
 from gpn.methods.gpn import GPNConfig
 from gpn.saving.encoding import decode_config, decode_settings, encode
-from gpn.saving.format import Saveable, Saved, as_saved, restore_posterior, write
-from gpn.saving.validation import as_model_error, check
+from gpn.saving.format import SavedModel, restore_posterior
+from gpn.saving.validation import are_texts, as_model_error, check, finite_array
+
+Arrays = Mapping[str, NDArray[Any]]
 
 PREFIX = "estimator/"
 
-SCALES = ("x_scale_", "y_scale_")
+MAX_CLASS_LENGTH = 10_000  # characters
 
-KINDS: dict[str, Any] = {
+MAX_SEED = 2**32 - 1
+
+ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (GPNRegressor, GPNClassifier, PosteriorRegressor, PosteriorClassifier)
 }
@@ -50,69 +47,44 @@ KINDS: dict[str, Any] = {
 def save_model(
     model: Any,
     path: str | os.PathLike[str],
-    arrays: Mapping[str, NDArray[np.float64]] | None = None,
-    **more: Any,
+    *,
+    fields: Mapping[str, Any] | None = None,
+    arrays: Arrays | None = None,
 ) -> None:
-    """Write a fitted estimator to `path`, `arrays` beside its own, and `more` in its header."""
-    posterior: Saveable = model.posterior_
-    saved = as_saved(posterior, path)
-    header = {**saved.header, "estimator": json.dumps({**_facts(model), **more})}
-    own = {**_arrays(model), **(arrays or {})}
-    tensors = {f"{PREFIX}{name}": torch.tensor(array).contiguous() for name, array in own.items()}
-    write(replace(saved, header=header, tensors={**saved.tensors, **tensors}))
+    """Write a fitted estimator to `path`; `fields` and `arrays` are stored with its own."""
+    saved = SavedModel.of(model.posterior_, path)
+    header = {**saved.header, "estimator": json.dumps({**_fields(model), **(fields or {})})}
+    every = {**_arrays(model), **(arrays or {})}
+    tensors = {f"{PREFIX}{name}": torch.tensor(array).contiguous() for name, array in every.items()}
+    replace(saved, header=header, tensors={**saved.tensors, **tensors}).write()
 
 
-def load_model(saved: Saved, device: torch.device) -> Any:
+def load_model(saved: SavedModel, device: torch.device) -> Any:
     """The estimator that `save_model` wrote."""
-    return load_with_facts(saved, device)[0]
+    return load_parts(saved, device)[0]
 
 
-def load_with_facts(
-    saved: Saved, device: torch.device
-) -> tuple[Any, dict[str, Any], dict[str, Tensor]]:
-    """The estimator, and beside it the facts and tensors of its part of the file."""
-    own = {name: tensor for name, tensor in saved.tensors.items() if name.startswith(PREFIX)}
-    rest = {name: tensor for name, tensor in saved.tensors.items() if name not in own}
-    facts = saved.json("estimator")
+def load_parts(saved: SavedModel, device: torch.device) -> tuple[Any, dict[str, Any], Arrays]:
+    """The estimator, and all fields and arrays that were stored with it."""
+    own = {name: value for name, value in saved.tensors.items() if name.startswith(PREFIX)}
+    rest = {name: value for name, value in saved.tensors.items() if name not in own}
+    fields = saved.json("estimator")
     posterior = restore_posterior(replace(saved, tensors=rest), device)
-    with as_model_error(f"what {saved.path} says of its estimator must be complete"):
-        check_facts(facts, posterior.signature)
-        return _fitted(facts, posterior, own), facts, own
+    with as_model_error(f"{saved.path}: the estimator must be complete"):
+        arrays = {name.removeprefix(PREFIX): tensor.numpy() for name, tensor in own.items()}
+        _check_fields(fields, posterior.signature)
+        return _restored(fields, posterior, arrays), fields, arrays
 
 
-def _fitted(facts: dict[str, Any], posterior: Posterior, tensors: Mapping[str, Tensor]) -> Any:
-    model, signature = _empty(facts, posterior), posterior.signature
-    model.posterior_ = posterior
-    model.n_features_in_ = facts["n_features"]
-    if facts["features"] is not None:
-        model.feature_names_in_ = np.array(facts["features"], dtype=object)
-    if signature.is_classification:
-        model.classes_ = classes_of(facts, signature)
-    else:
-        model.n_targets_, model._flat = facts["targets"], facts["flat"]
-        model.y_scale_ = _scale("y_scale_", tensors, (signature.n_outputs,))
-    shape = signature.input_shape if len(signature.input_shape) == 1 else ()
-    model.x_scale_ = _scale("x_scale_", tensors, shape)
-    model.reference_scores_ = scores_of(tensors, f"{PREFIX}reference_scores")
-    outputs = 1 if signature.is_classification else signature.n_outputs
-    model.calibration_scores_ = calibration_of(tensors.get(f"{PREFIX}calibration"), outputs)
-    return model
-
-
-def _scale(name: str, tensors: Mapping[str, Tensor], shape: tuple[int, ...]) -> Scale:
-    shift, scale = (tensors[f"{PREFIX}{name}{end}"].numpy() for end in ("shift", "scale"))
-    return checked_scale(name, Scale(shift, scale), shape)
-
-
-def _facts(model: Any) -> dict[str, Any]:
-    """What is not an array: names, classes, shapes."""
+def _fields(model: Any) -> dict[str, Any]:
+    """All but arrays: options, names, classes, shapes."""
     classes, names = getattr(model, "classes_", None), getattr(model, "feature_names_in_", None)
     settings = getattr(model, "settings", None)
     return {
         "class": type(model).__name__,
         "method": getattr(model, "method", None),
         "settings": settings and {name: encode(value) for name, value in settings.items()},
-        "given": given_to(model),
+        "given": _options(model),
         "n_features": int(model.n_features_in_),
         "features": None if names is None else [str(name) for name in names],
         "classes": None if classes is None else classes.tolist(),
@@ -122,165 +94,159 @@ def _facts(model: Any) -> dict[str, Any]:
     }
 
 
-def _dtype(classes: Any) -> str:
-    """The classes' dtype by a name that arrays can be made with again."""
+def _options(model: Any) -> dict[str, Any]:
+    """The constructor's options, but for method and settings, which have fields of their own.
+
+    A seed is stored as a number; a random generator in its place becomes None.
+    """
+    options = model.get_params(deep=False)
+    for name in ("method", "settings"):
+        options.pop(name, None)
+    seed = options["random_state"]
+    options["random_state"] = int(seed) if isinstance(seed, Integral) else None
+    options["verbose"] = bool(options["verbose"])
+    return {name: encode(value) for name, value in options.items()}
+
+
+def _dtype(classes: NDArray[Any]) -> str:
+    """The name of the classes' dtype."""
     if classes.dtype.kind not in "biufUO":
         raise TypeError(
             f"classes must be numbers or texts to be saved, got an array of {classes.dtype}."
         )
-    if classes.dtype.itemsize > 4 * LONGEST_CLASS:
+    if classes.dtype.itemsize > 4 * MAX_CLASS_LENGTH:
         raise ValueError(
-            f"the names of classes must have at most {LONGEST_CLASS} characters to be saved, got "
-            f"{classes.dtype}."
+            f"the names of classes must have at most {MAX_CLASS_LENGTH} characters to be saved, "
+            f"got {classes.dtype}."
         )
     return "object" if classes.dtype.kind == "O" else classes.dtype.str
 
 
-def _arrays(model: Any) -> dict[str, NDArray[np.float64]]:
+def _arrays(model: Any) -> dict[str, NDArray[Any]]:
     arrays = {"reference_scores": model.reference_scores_}
     if model.calibration_scores_ is not None:
         arrays["calibration"] = model.calibration_scores_
-    for name in SCALES:
+    for name in ("x_scale_", "y_scale_"):
         if (scale := getattr(model, name, None)) is not None:
             arrays |= {f"{name}shift": scale.shift, f"{name}scale": scale.scale}
     return arrays
 
 
-def _empty(facts: Mapping[str, Any], posterior: Posterior) -> Any:
-    """The estimator, not yet fitted, with the options that it was made with.
+def _check_fields(fields: Any, signature: Signature) -> None:
+    """Raise unless the fields are those of an estimator whose posterior has this signature."""
+    check(isinstance(fields, dict), "the estimator must be a JSON object", fields)
+    width, names = fields["n_features"], fields["features"]
+    right = type(width) is int and width == signature.input_shape[0]
+    check(right, f"n_features must be {signature.input_shape[0]}", width)
+    check(names is None or are_texts(names, width), "there must be a name per feature", names)
+    if not signature.is_classification:
+        check(fields["targets"] == signature.n_outputs, "targets must be outputs", fields)
+        check(type(fields["flat"]) is bool, "flat must be true or false", fields["flat"])
 
-    Of older files these are not known: a GPN's configuration is then the one that was resolved.
+
+def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> Any:
+    """The fitted estimator."""
+    model, signature = _unfitted(fields, posterior), posterior.signature
+    model.posterior_ = posterior
+    model.n_features_in_ = fields["n_features"]
+    if fields["features"] is not None:
+        model.feature_names_in_ = np.array(fields["features"], dtype=object)
+    if signature.is_classification:
+        model.classes_ = _classes(fields, signature)
+    else:
+        model.n_targets_, model._flat = fields["targets"], fields["flat"]
+        model.y_scale_ = _scale("y_scale_", arrays, (signature.n_outputs,))
+    is_table = len(signature.input_shape) == 1  # rows of other shapes have one scale for all
+    model.x_scale_ = _scale("x_scale_", arrays, signature.input_shape if is_table else ())
+    rule = "reference scores must be finite numbers"
+    model.reference_scores_ = finite_array(rule, arrays["reference_scores"], (None,))
+    n_outputs = 1 if signature.is_classification else signature.n_outputs
+    model.calibration_scores_ = _calibration_scores(arrays.get("calibration"), n_outputs)
+    return model
+
+
+def _unfitted(fields: Mapping[str, Any], posterior: Posterior) -> Any:
+    """The estimator with the options that it was made with.
+
+    The oldest files do not hold these: a GPN then has the configuration that was resolved.
     """
-    name = facts["class"]
-    if name not in KINDS:
-        raise ValueError(f"a model file must name one of gpn's estimators, got {name!r}.")
-    kind = KINDS[name]
-    if is_classifier(kind()) != posterior.signature.is_classification:
-        raise ValueError(f"a {name} must hold a posterior of its own kind, this one does not.")
+    name, method, settings = fields["class"], fields["method"], fields.get("settings")
+    check(name in list(ESTIMATORS), "a model file must name one of gpn's estimators", name)
+    kind = ESTIMATORS[name]
+    right = is_classifier(kind()) == posterior.signature.is_classification
+    check(right, "an estimator must hold a posterior of its own kind", name)
+    options = None if fields.get("given") is None else _checked_options(fields["given"], kind)
     config: Any = getattr(posterior, "config", None)
-    method, settings, given = facts["method"], facts.get("settings"), facts.get("given")
     if issubclass(kind, GPNRegressor | GPNClassifier):
         check(method is None and isinstance(config, GPNConfig), "a GPN must be one", method)
-        return kind(config) if given is None else kind(**options_of(given, kind))
+        return kind(config) if options is None else kind(**options)
     check(type(method) is str, "a method must have a name", method)
     check(settings is None or isinstance(settings, dict), "settings must have names", settings)
     decoded = settings and decode_settings(settings, type(config))
-    return kind(method, settings=decoded, **({} if given is None else options_of(given, kind)))
+    return kind(method, settings=decoded, **(options or {}))
 
 
-LARGEST_SEED = 2**32 - 1
-
-ELSEWHERE = ("method", "settings")  # kept under their own names
-
-
-def given_to(model: Any) -> dict[str, Any]:
-    """What the constructor was given, each option by its name."""
-    given = {k: v for k, v in model.get_params(deep=False).items() if k not in ELSEWHERE}
-    seed = given["random_state"]
-    given["random_state"] = int(seed) if isinstance(seed, Integral) else None
-    given["verbose"] = bool(given["verbose"])
-    return {name: encode(value) for name, value in given.items()}
+def _checked_options(options: Any, kind: Any) -> dict[str, Any]:
+    """The constructor's arguments; options that it lacks are refused."""
+    check(isinstance(options, dict), "options must have names", options)
+    known = set(kind._get_param_names()) - {"method", "settings"}
+    check(set(options) == known, f"options must be {sorted(known)}", sorted(options))
+    return {name: DECODERS[name](value) for name, value in options.items()}
 
 
-def options_of(given: Any, kind: type) -> dict[str, Any]:
-    """The constructor's arguments, each checked; an option that `kind` lacks is refused."""
-    check(isinstance(given, dict), "options must have names", given)
-    known = set(kind._get_param_names()) - set(ELSEWHERE)  # type: ignore[attr-defined]
-    check(set(given) == known, f"options must be {sorted(known)}", sorted(given))
-    return {name: READ[name](value) for name, value in given.items()}
-
-
-def _config(kind: type[Config]) -> Callable[[Any], Any]:
+def _config_or_none(kind: type[Config]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else decode_config(value, kind)
 
 
 def _seed(value: Any) -> int | None:
-    right = value is None or (type(value) is int and 0 <= value <= LARGEST_SEED)
+    right = value is None or (type(value) is int and 0 <= value <= MAX_SEED)
     check(right, "random_state must be a seed", value)
     return value
 
 
-def _plain(kind: type) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
+def _of_type(kind: type) -> Callable[[Any], Any]:
+    def decode(value: Any) -> Any:
         check(type(value) is kind, f"an option must be a {kind.__name__} here", value)
         return value
 
-    return read
+    return decode
 
 
-READ: dict[str, Callable[[Any], Any]] = {
-    "config": _config(GPNConfig),
-    "module": _config(Trunk),
-    "device": _plain(str),
+DECODERS: dict[str, Callable[[Any], Any]] = {
+    "config": _config_or_none(GPNConfig),
+    "module": _config_or_none(Trunk),
+    "device": _of_type(str),
     "random_state": _seed,
-    "verbose": _plain(bool),
+    "verbose": _of_type(bool),
 }
 
 
-LONGEST_CLASS = 10_000  # characters
-
-
-def check_facts(facts: Any, signature: Signature) -> None:
-    """That the estimator's facts are those of a posterior with this signature."""
-    check(isinstance(facts, dict), "the facts must be an object", facts)
-    width, names = facts["n_features"], facts["features"]
-    check(
-        type(width) is int and width == signature.input_shape[0],
-        f"n_features must be {signature.input_shape[0]}",
-        width,
-    )
-    check(names is None or _texts(names, width), "there must be a name per feature", names)
-    if not signature.is_classification:
-        check(facts["targets"] == signature.n_outputs, "targets must be outputs", facts)
-        check(type(facts["flat"]) is bool, "flat must be true or false", facts["flat"])
-
-
-def classes_of(facts: dict[str, Any], signature: Signature) -> NDArray[Any]:
+def _classes(fields: dict[str, Any], signature: Signature) -> NDArray[Any]:
     """The classes, as an array of the dtype that they had."""
-    dtype, given = facts["dtype"], facts["classes"]
+    dtype, names = fields["dtype"], fields["classes"]
     known = type(dtype) is str and re.fullmatch(r"[<>|=]?([biuf]\d{1,2}|U\d{1,5})|object", dtype)
     check(bool(known), "classes must be numbers or texts", dtype)
-    size = np.dtype(dtype).itemsize
-    check(size <= 4 * LONGEST_CLASS, "the names of classes must be short", dtype)
-    plain = isinstance(given, list) and all(isinstance(c, bool | int | float | str) for c in given)
-    check(plain and len(given) == signature.n_outputs, "there must be a class per output", given)
-    check(len(set(given)) == len(given), "classes must differ", given)
-    return np.array(given, dtype=dtype)
+    short = np.dtype(dtype).itemsize <= 4 * MAX_CLASS_LENGTH
+    check(short, "the names of classes must be short", dtype)
+    plain = isinstance(names, list) and all(isinstance(c, bool | int | float | str) for c in names)
+    check(plain and len(names) == signature.n_outputs, "there must be a class per output", names)
+    check(len(set(names)) == len(names), "classes must differ", names)
+    return np.array(names, dtype=dtype)
 
 
-def checked_scale(name: str, scale: Scale, shape: tuple[int, ...]) -> Scale:
-    """Shifts and scales of columns; those of images are single numbers."""
-    for values in (scale.shift, scale.scale):
-        numbers(f"{name} must have a finite number per column", values, shape)
-    check(bool((scale.scale > 0).all()), f"{name} must be positive", scale.scale)
-    return scale
+def _scale(name: str, arrays: Arrays, shape: tuple[int, ...]) -> Scale:
+    rule = f"{name} must have a finite number per column"
+    shift, scale = (finite_array(rule, arrays[f"{name}{end}"], shape) for end in ("shift", "scale"))
+    check(bool((scale > 0).all()), f"{name} must be positive", scale)
+    return Scale(shift, scale)
 
 
-def numbers(what: str, values: Any, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
-    """An array of finite numbers; None stands for any length."""
-    fits = len(shape) == values.ndim and all(
-        wanted in (None, size) for wanted, size in zip(shape, values.shape, strict=True)
-    )
-    check(fits and values.dtype.kind == "f", what, f"{values.dtype} {values.shape}")
-    check(bool(np.isfinite(values).all()), what, "others")
-    return values
-
-
-def scores_of(tensors: Mapping[str, Tensor], name: str) -> NDArray[np.float64]:
-    return numbers("reference scores must be finite numbers", tensors[name].numpy(), (None,))
-
-
-def calibration_of(tensor: Tensor | None, outputs: int) -> NDArray[np.float64] | None:
-    """The scores of calibration rows, the smallest first; None of a model without them."""
-    if tensor is None:
+def _calibration_scores(scores: Any, n_outputs: int) -> NDArray[np.float64] | None:
+    """The scores of calibration rows, in ascending order; None of a model without them."""
+    if scores is None:
         return None
-    what = f"calibration scores must be {outputs} columns of numbers from 0 on, in order"
-    scores = numbers(what, tensor.numpy(), (None, outputs)).astype(np.float64)
-    check(len(scores) > 0 and bool((scores >= 0).all()), what, "others")
-    check(bool((np.diff(scores, axis=0) >= 0).all()), what, "another order")
+    rule = f"calibration scores must be {n_outputs} columns of numbers from 0 on, in order"
+    scores = finite_array(rule, scores, (None, n_outputs)).astype(np.float64)
+    check(len(scores) > 0 and bool((scores >= 0).all()), rule, "others")
+    check(bool((np.diff(scores, axis=0) >= 0).all()), rule, "another order")
     return scores
-
-
-def _texts(values: Any, count: int | None = None) -> bool:
-    listed = isinstance(values, list) and all(type(value) is str for value in values)
-    return listed and count in (None, len(values))

@@ -38,7 +38,7 @@ def facts_of(model: TableModel) -> dict[str, Any]:
 
 
 def _lines(model: TableModel) -> Iterator[tuple[str, str]]:
-    record, estimator, columns = model.record, model.estimator, model.columns
+    record, estimator, columns = model.record, model.estimator, model.encoder
     posterior = estimator.posterior_
     yield "method", name_of(posterior)
     variant = _variant(getattr(posterior, "config", None))

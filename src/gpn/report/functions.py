@@ -48,7 +48,7 @@ def functions(
         tell(f"functions through row {i + 1} of {len(rows)}")
         curves.append(_curves(model, along(row, grid.features, at), grid, plane))
     joined = {name: np.stack([part[name] for part in curves]) for name in curves[0]}
-    names = list(model.columns.medians)
+    names = list(model.encoder.medians)
     return {
         "first": liveliest(joined, classes=model.is_classifier),
         "rows": [row.label for row in picked[: grid.rows]],
@@ -73,12 +73,12 @@ def liveliest(curves: dict[str, Array], *, classes: bool) -> list[int]:
 
 def size_of(model: TableModel, picked: list[Picked]) -> Grid:
     """The finest grid within the page's size; of too many features those that stand out most."""
-    count = len(model.columns.medians)
+    count = len(model.encoder.medians)
     for rows, points, draws in SIZES:
         each = _series(model, draws) * points * min(rows, len(picked))
         if count * each <= MAX_NUMBERS:
             return Grid(rows, list(range(count)), points, draws)
-    middle = np.array(list(model.columns.medians.values()))
+    middle = np.array(list(model.encoder.medians.values()))
     gaps = np.stack([row.x[:count] - middle for row in picked])
     far = np.abs(gaps / model.estimator.x_scale_.scale[:count]).max(0)
     best = np.argsort(-far, kind="stable")[: max(1, MAX_NUMBERS // each)]

@@ -65,10 +65,10 @@ def differences(model: TableModel, row: Picked, other: Array) -> list[dict[str, 
     """The features in which a row differs most from another, in standard deviations."""
     gaps = (row.x - other) / model.estimator.x_scale_.scale
     found: list[dict[str, Any]] = []
-    for name, place in features(model.columns):
-        numeric = name in model.columns.medians
-        own = shown(model.columns, name, row.x[place]) if numeric else row.text(name)
-        theirs = shown(model.columns, name, other[place])
+    for name, place in features(model.encoder):
+        numeric = name in model.encoder.medians
+        own = shown(model.encoder, name, row.x[place]) if numeric else row.text(name)
+        theirs = shown(model.encoder, name, other[place])
         units = float(gaps[place][0]) if numeric else float(np.linalg.norm(gaps[place]))
         found.append({"name": name, "here": own, "there": theirs, "units": units})
     found.sort(key=lambda feature: -abs(feature["units"]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpn.tables.encoder import Columns
+from gpn.tables.encoder import TableEncoder
 from gpn.tables.model import TableModel
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def rows_of(model: TableModel, name: str, table: "DataFrame") -> Rows:
     if len(table) > MAX_ROWS:
         numbers = np.sort(np.random.default_rng(0).choice(len(table), MAX_ROWS, replace=False))
     frame = table.rename(columns=str).iloc[numbers].reset_index(drop=True)
-    x = model.columns.encode(frame)
+    x = model.encoder.transform(frame)
     scores = np.asarray(model.estimator.ood_score(x), np.float64)
     return Rows(name, frame, x, scores, numbers, len(table))
 
@@ -88,7 +88,7 @@ def typical(rows: Rows) -> list[Picked]:
     return [Picked(rows, place, "typical") for place in places]
 
 
-def features(columns: Columns) -> Iterator[tuple[str, slice]]:
+def features(columns: TableEncoder) -> Iterator[tuple[str, slice]]:
     """Each column's name, and where it stands among the numbers of a row."""
     for place, name in enumerate(columns.medians):
         yield name, slice(place, place + 1)
@@ -98,7 +98,7 @@ def features(columns: Columns) -> Iterator[tuple[str, slice]]:
         start += len(values)
 
 
-def shown(columns: Columns, name: str, part: Array) -> str:
+def shown(columns: TableEncoder, name: str, part: Array) -> str:
     """A column's value as text, from its numbers."""
     if name in columns.medians:
         return f"{part[0]:.5g}"

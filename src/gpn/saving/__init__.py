@@ -1,4 +1,4 @@
-"""The model file: its format, how values are written, and how a file is checked."""
+"""The model file: its format, configurations as JSON, and the checks of files from elsewhere."""
 
 from gpn.saving.format import load, save
 

@@ -1,4 +1,4 @@
-"""Configurations as JSON and back: each by its class's name, every value checked by its type.
+"""Configurations as JSON and back: each by the name of its class, each value checked by its type.
 
     MLPTrunk(widths=(8,)) ⇄ {"class": "MLPTrunk", "settings": {"widths": [8], ...}}
 
@@ -15,11 +15,11 @@ from gpn.core.config import Config
 
 PLAIN = (bool, int, float, str, type(None))
 
-LONGEST = 1000  # no network has more layers
+MAX_TUPLE_LENGTH = 1000  # no network has more layers
 
 
 def encode(value: Any) -> Any:
-    """What JSON can hold of a configuration or of one of its values."""
+    """A configuration, or one of its values, as JSON can hold it."""
     if isinstance(value, Config):
         fields = dataclasses.fields(value)  # type: ignore[arg-type]
         settings = {field.name: encode(getattr(value, field.name)) for field in fields}
@@ -35,13 +35,13 @@ def encode(value: Any) -> Any:
     )
 
 
-def decode_config(value: Any, wanted: type[Config] = Config) -> Any:
-    """The configuration that `encode` wrote; it must be of class `wanted` or below it."""
+def decode_config(value: Any, base: type[Config] = Config) -> Any:
+    """The configuration that `encode` wrote; its class must be `base` or below it."""
     if not isinstance(value, dict) or set(value) != {"class", "settings"}:
-        raise _wrong(wanted.__name__, value)
+        raise _wrong(base.__name__, value)
     kind, settings = _class(value["class"]), value["settings"]
-    if not issubclass(kind, wanted):
-        raise _wrong(f"a {wanted.__name__}", value["class"])
+    if not issubclass(kind, base):
+        raise _wrong(f"a {base.__name__}", value["class"])
     if not isinstance(settings, dict):
         raise _wrong("settings by name", settings)
     return kind(**decode_settings(settings, kind))
@@ -74,8 +74,8 @@ def decode(value: Any, hint: Any) -> Any:
 
 
 def _decode_tuple(value: list[Any], options: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(value) > LONGEST:
-        raise _wrong(f"at most {LONGEST} values", value)
+    if len(value) > MAX_TUPLE_LENGTH:
+        raise _wrong(f"at most {MAX_TUPLE_LENGTH} values", value)
     hints = (options[0],) * len(value) if options[-1] is Ellipsis else options
     if len(hints) != len(value):
         raise _wrong(f"{len(hints)} values", value)
@@ -108,5 +108,5 @@ def _descendants(kind: type[Config]) -> Iterator[type[Config]]:
         yield from _descendants(child)
 
 
-def _wrong(wanted: str, came: Any) -> ValueError:
-    return ValueError(f"a saved configuration must have {wanted} here, got {came!r:.200}.")
+def _wrong(rule: str, value: Any) -> ValueError:
+    return ValueError(f"a saved configuration must have {rule} here, got {value!r:.200}.")

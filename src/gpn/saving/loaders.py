@@ -1,4 +1,4 @@
-"""Which module reads which kind of model file: found by name, so that no arrow points up."""
+"""Which module loads which kind of model file: found by name, as `saving` lies below them."""
 
 import importlib
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 _LOADERS = {
     "estimator": "gpn.estimators.persistence:load_model",
-    "table": "gpn.tables.persistence:load_table_model",
+    "table": "gpn.tables.model:load_table_model",
 }
 
 

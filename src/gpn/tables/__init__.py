@@ -1,1 +1,1 @@
-"""Models of tables: columns of any kind in, predictions with the row index out."""
+"""Models of tables: columns of any type in, predictions with the row index out. Needs pandas."""

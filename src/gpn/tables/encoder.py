@@ -1,50 +1,46 @@
-"""Columns of a table as numbers: scikit-learn's own imputer and encoder, kept as plain facts.
+"""A table's columns as numbers.
 
-Numbers that are missing become their column's median, dates and durations become seconds, and
-categories become one column of 0 and 1 each. What was learnt is a dict that JSON can hold, and
-everything is made again from it.
-
-The warning of categories that a model has not seen.
+A missing number becomes its column's median, dates and durations become seconds, and a category
+becomes one column of 0 and 1 for each of its values. What was learnt is plain JSON.
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from gpn.core.warnings import GPNWarning, warn_caller
+from gpn.saving.validation import are_texts, check
 from gpn.tables.column_types import (
     MAX_CATEGORIES,
-    MIN_NAMES,
+    MIN_UNIQUE_VALUES,
     MISSING,
     NUMBER,
-    TIMES,
+    TIME_UNITS,
     WORD,
     TableError,
-    is_numeric,
+    canonical,
+    column_type,
     is_text,
-    kind_of,
-    meaning,
-    numbers_of,
-    refuse_commas,
-    seconds_of,
-    texts_in,
+    refuse_decimal_commas,
+    to_numbers,
+    to_seconds,
+    to_texts,
 )
 
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
-    from sklearn.compose import ColumnTransformer
-
-
-__all__ = ["MAX_CATEGORIES", "Columns", "TableError", "as_table", "check_names", "texts_of"]
+MAX_SHOWN_CATEGORIES = 5
 
 
 @dataclass(frozen=True)
-class Columns:
+class TableEncoder:
     """The columns that a model reads: medians of numeric ones, categories of the others.
 
-    `times` says which of the numeric ones are seconds of a date or of a duration.
+    `times` says which of the numeric ones are seconds of a date or of a duration. `notes` says in
+    words what was done to the columns.
     """
 
     medians: dict[str, float]
@@ -53,31 +49,43 @@ class Columns:
     times: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, table: "DataFrame", target: str) -> "Columns":
-        """What there is to learn from a table's columns but for the target."""
-        table = as_table(table)
-        own, left_out = _worth_reading(table.drop(columns=str(target), errors="ignore"))
-        if own.columns.empty:
-            said = "".join(f"; {text}" for text in left_out)
-            raise TableError(f"a table must have columns beside {target!r}, got none{said}.")
-        kinds = {name: kind_of(own[name]) for name in own.columns}
-        medians = {name: _median(own[name], kind) for name, kind in kinds.items() if kind != WORD}
-        categories = {name: _categories(own[name]) for name in own.columns if name not in medians}
-        times = {name: kind for name, kind in kinds.items() if kind in TIMES}
-        learnt = cls(medians, categories, times=times)
-        learnt.notes.extend([*_notes(learnt, own), *left_out])
-        return learnt
+    def fit(cls, table: pd.DataFrame, target: str) -> "TableEncoder":
+        """Learn the columns of a table, all but the target."""
+        table = as_table(table).drop(columns=str(target), errors="ignore")
+        kinds = {name: column_type(table[name]) for name in table.columns}
+        reasons = {name: _why_ignored(table[name], kind) for name, kind in kinds.items()}
+        ignored = [reason for reason in reasons.values() if reason]
+        numeric = [name for name in kinds if not reasons[name] and kinds[name] != WORD]
+        worded = [name for name in kinds if not reasons[name] and kinds[name] == WORD]
+        if not numeric and not worded:
+            why = "".join(f"; {reason}" for reason in ignored)
+            raise TableError(f"a table must have columns beside {target!r}, got none{why}.")
+        encoder = cls(
+            medians={name: _median(table[name], kinds[name]) for name in numeric},
+            categories={name: _categories(table[name]) for name in worded},
+            times={name: kinds[name] for name in numeric if kinds[name] in TIME_UNITS},
+        )
+        encoder.notes.extend([*_notes(encoder, table), *ignored])
+        return encoder
 
     @property
     def names(self) -> list[str]:
+        """The columns that the model reads, in the order of its inputs."""
         return [*self.medians, *self.categories]
 
-    def encode(self, table: "DataFrame") -> NDArray[np.float64]:
-        """The table's columns as numbers, in the order of the fit; other columns are ignored."""
-        return self.encode_and_flag(table)[0]
+    @property
+    def width(self) -> int:
+        """How many numbers a row becomes."""
+        return len(self.medians) + sum(map(len, self.categories.values()))
 
-    def encode_and_flag(self, table: "DataFrame") -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """As `encode`, and which rows hold a category that the fit has not seen, with a warning."""
+    def transform(self, table: pd.DataFrame) -> NDArray[np.float64]:
+        """The columns of the fit as numbers, in its order; other columns are ignored."""
+        return self.transform_and_flag(table)[0]
+
+    def transform_and_flag(
+        self, table: pd.DataFrame
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """As `transform`, and which rows hold a category that the fit has not seen: it warns."""
         table = as_table(table)
         missing = [name for name in self.names if name not in table.columns]
         if missing:
@@ -85,54 +93,53 @@ class Columns:
                 f"the table must have the columns that the model was fitted on, {missing[0]!r} "
                 f"is missing ({len(missing)} of {len(self.names)}); add it or fit again without."
             )
-        words = [_known_texts(table[name], known) for name, known in self.categories.items()]
-        ready = [_numbers(table[name], self.times.get(name, NUMBER)) for name in self.medians]
-        by_place = frame(dict(enumerate([*ready, *words])))
-        x = np.ascontiguousarray(self._transformer().transform(by_place), np.float64)
-        return x, self._unseen(words, len(x))
-
-    def _unseen(self, words: "list[Series[Any]]", rows: int) -> NDArray[np.bool_]:
-        flags = np.zeros(rows, dtype=bool)
-        for texts, (name, known) in zip(words, self.categories.items(), strict=True):
-            strange = ~texts.isin(known).to_numpy()
-            if strange.any():
-                example = texts[strange].iloc[0]
-                said = UnseenWarning(name, int(strange.sum()), rows, example, known)
-                warn_caller(said)
-            flags |= strange
-        return flags
-
-    def _transformer(self) -> "ColumnTransformer":
-        """Imputer and encoder, fitted to one row that holds what they are to know.
-
-        Columns go by their places: numpy, which would compare names, drops a NUL at their end.
-        """
-        from sklearn.compose import ColumnTransformer
-        from sklearn.impute import SimpleImputer
-        from sklearn.preprocessing import OneHotEncoder
-
-        known = [np.array(values, dtype=object) for values in self.categories.values()]
-        encoder = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
-        places = list(range(len(self.names)))
-        steps = [
-            ("numbers", SimpleImputer(strategy="median"), places[: len(self.medians)]),
-            ("categories", encoder, places[len(self.medians) :]),
+        blocks = [
+            _numbers(table[name], self.times.get(name, NUMBER)).fillna(median).to_numpy()[:, None]
+            for name, median in self.medians.items()
         ]
-        first: list[Any] = [[value] for value in self.medians.values()]
-        first += [values[:1] for values in self.categories.values()]
-        by_place = frame(dict(enumerate(first)))
-        return ColumnTransformer([step for step in steps if step[2]]).fit(by_place)
+        unseen = np.zeros(len(table), dtype=bool)
+        for name, known in self.categories.items():
+            texts = to_texts(table[name])
+            places = _places(texts, known)
+            blocks.append(np.eye(len(known) + 1)[places, :-1])  # the last row is for −1, all zeros
+            unseen |= places < 0
+            if (places < 0).any():
+                example = texts[places < 0].iloc[0]
+                n_unseen = int((places < 0).sum())
+                warn_caller(UnseenWarning(name, n_unseen, len(table), example, known))
+        return np.concatenate(blocks, axis=1), unseen
 
-    def facts(self) -> dict[str, Any]:
-        """For a model file."""
-        known: dict[str, Any] = {"medians": self.medians, "categories": self.categories}
-        return {**known, "times": self.times} if self.times else known
+    def to_dict(self) -> dict[str, Any]:
+        """What a model file holds."""
+        fields: dict[str, Any] = {"medians": self.medians, "categories": self.categories}
+        return {**fields, "times": self.times} if self.times else fields
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> "TableEncoder":
+        """The encoder that `to_dict` wrote; every value is checked."""
+        named = isinstance(fields, dict) and (
+            set(fields) | {"times"} == {"medians", "categories", "times"}
+        )
+        check(named, "columns must have medians and categories by name", fields)
+        medians, categories = fields["medians"], fields["categories"]
+        by_name = isinstance(medians, dict) and isinstance(categories, dict)
+        check(by_name, "columns must have medians and categories by name", fields)
+        check(not set(medians) & set(categories), "a column must have one type", fields)
+        finite = all(type(v) in (int, float) and math.isfinite(v) for v in medians.values())
+        check(finite, "medians must be finite numbers", medians)
+        for values in categories.values():
+            check(are_texts(values) and len(values) > 0, "categories must be texts", values)
+            check(len(set(values)) == len(values), "categories must differ", values)
+        times = fields.get("times", {})
+        right = isinstance(times, dict) and all(
+            name in medians and time in tuple(TIME_UNITS) for name, time in times.items()
+        )
+        check(right, "times must say date or duration of columns of numbers", times)
+        return cls({k: float(v) for k, v in medians.items()}, categories, times=times)
 
 
-def as_table(table: Any) -> "DataFrame":
-    """The table with texts for names, each once."""
-    import pandas as pd
-
+def as_table(table: Any) -> pd.DataFrame:
+    """The table with texts for column names, no two alike; it must have rows."""
     if not isinstance(table, pd.DataFrame):
         raise TableError(f"a table must be a pandas DataFrame, got {type(table).__name__}.")
     if table.columns.nlevels > 1:
@@ -143,65 +150,38 @@ def as_table(table: Any) -> "DataFrame":
     if len(table) == 0:
         raise TableError("a table must have at least one row, got none.")
     named = table.rename(columns=str)
-    check_names(named)
+    check_names(named.columns)
     return named
 
 
-def check_names(table: "DataFrame") -> None:
-    """That no two columns have the same name."""
-    twice = table.columns[table.columns.duplicated()]
-    if len(twice):
-        raise TableError(f"every column must have a name of its own, got {twice[0]!r} twice.")
+def check_names(names: pd.Index) -> None:
+    """Raise where two columns have the same name."""
+    if names.has_duplicates:
+        twice = names[names.duplicated()][0]
+        raise TableError(f"every column must have a name of its own, got {twice!r} twice.")
 
 
-def frame(columns: dict[Any, Any], index: Any = None) -> "DataFrame":
-    """The columns as a table, with the index of another where one is given."""
-    import pandas as pd
-
-    return pd.DataFrame(columns, index=index)
-
-
-def texts_of(table: "DataFrame") -> list[str]:
-    """The columns that do not hold numbers: to be read as they stand."""
-    return [name for name in table.columns if not is_numeric(table[name])]
-
-
-def _worth_reading(table: "DataFrame") -> tuple["DataFrame", list[str]]:
-    """The table without columns that only number or name its rows, and what there is to say."""
-    said: dict[str, str] = {}
-    for name in table.columns:
-        if name.startswith("Unnamed: "):
-            said[name] = f"{name!r} looks like a saved index and is left out"
-        elif _names_rows(table[name]):
-            said[name] = _left_out(table[name])
-    return table.drop(columns=list(said)), list(said.values())
-
-
-def _names_rows(column: "Series[Any]") -> bool:
-    """Whether most values occur once, as those of an identity do."""
-    if kind_of(column) != WORD:
-        return False
-    refuse_commas(column)
-    known = texts_in(column.dropna())
-    once = int((known.value_counts() == 1).sum())
-    return once >= max(MIN_NAMES, len(known) // 2 + 1)
-
-
-def _left_out(column: "Series[Any]") -> str:
-    import pandas as pd
-
+def _why_ignored(column: pd.Series, kind: str) -> str | None:
+    """Why a column that only numbers or identifies the rows is left out; None keeps it."""
+    if column.name.startswith("Unnamed: "):
+        return f"{column.name!r} looks like a saved index and is left out"
+    if kind != WORD:
+        return None
+    refuse_decimal_commas(column)
     known = column.dropna()
-    said = f"{column.name!r} has {texts_in(known).nunique()} values in {len(known)} rows"
-    written = is_text(known) and not pd.to_numeric(known, errors="coerce").isna().any()
-    hint = "; its texts are numbers, turn them into such to keep it" if written else ""
-    return f"{said} and is left out{hint}"
+    counts = to_texts(known).value_counts()
+    if (counts == 1).sum() < max(MIN_UNIQUE_VALUES, len(known) // 2 + 1):
+        return None
+    numeric = is_text(known) and not pd.to_numeric(known, errors="coerce").isna().any()
+    hint = "; its texts are numbers, convert them to keep it" if numeric else ""
+    return f"{column.name!r} has {len(counts)} values in {len(known)} rows and is left out{hint}"
 
 
-def _numbers(column: "Series[Any]", kind: str) -> "Series[Any]":
-    return numbers_of(column) if kind == NUMBER else seconds_of(column, kind)
+def _numbers(column: pd.Series, kind: str) -> pd.Series:
+    return to_numbers(column) if kind == NUMBER else to_seconds(column, kind)
 
 
-def _median(column: "Series[Any]", kind: str) -> float:
+def _median(column: pd.Series, kind: str) -> float:
     known = _numbers(column, kind).dropna()
     if known.empty:
         raise TableError(
@@ -210,8 +190,8 @@ def _median(column: "Series[Any]", kind: str) -> float:
     return float(known.median())
 
 
-def _categories(column: "Series[Any]") -> list[str]:
-    found = sorted(set(texts_in(column)))
+def _categories(column: pd.Series) -> list[str]:
+    found = sorted(set(to_texts(column)))
     if len(found) > MAX_CATEGORIES:
         raise TableError(
             f"a column of text must be a category of at most {MAX_CATEGORIES} values, "
@@ -220,30 +200,26 @@ def _categories(column: "Series[Any]") -> list[str]:
     return found
 
 
-def _known_texts(column: "Series[Any]", known: list[str]) -> "Series[Any]":
-    """The cells as the fit's own texts where they mean the same, else as they stand."""
-    own = {meaning(text): text for text in reversed(known)} | {text: text for text in known}
-    matched = texts_in(column).map(lambda text: own.get(text, own.get(meaning(text), text)))
-    return matched.astype(object)
+def _places(texts: pd.Series, known: list[str]) -> NDArray[np.int64]:
+    """The place of each text among the known ones, −1 if unseen; equal texts go before synonyms."""
+    places = {canonical(text): place for place, text in reversed(list(enumerate(known)))}
+    places |= {text: place for place, text in enumerate(known)}
+    found = {text: places.get(text, places.get(canonical(text), -1)) for text in set(texts)}
+    return np.array([found[text] for text in texts], dtype=np.int64)
 
 
-def _notes(columns: Columns, table: "DataFrame") -> list[str]:
+def _notes(encoder: TableEncoder, table: pd.DataFrame) -> Iterator[str]:
     """What was done to the columns, in words."""
-    gaps = {name: int(table[name].isna().sum()) for name in columns.names}
-    said = [f"{name!r} is taken as {TIMES[kind]}" for name, kind in columns.times.items()]
-    said += [
-        f"{gaps[name]} missing values of {name!r} are taken as its median, {median:.4g}"
-        for name, median in columns.medians.items()
-        if gaps[name]
-    ]
-    for name, values in columns.categories.items():
-        said.append(f"{name!r} is a category of {len(values)} values")
+    gaps = {name: int(table[name].isna().sum()) for name in encoder.names}
+    for name, time in encoder.times.items():
+        yield f"{name!r} is taken as {TIME_UNITS[time]}"
+    for name, median in encoder.medians.items():
         if gaps[name]:
-            said.append(f"{gaps[name]} missing values of {name!r} are the category {MISSING!r}")
-    return said
-
-
-MAX_SHOWN = 5
+            yield f"{gaps[name]} missing values of {name!r} are taken as its median, {median:.4g}"
+    for name, values in encoder.categories.items():
+        yield f"{name!r} is a category of {len(values)} values"
+        if gaps[name]:
+            yield f"{gaps[name]} missing values of {name!r} are the category {MISSING!r}"
 
 
 class UnseenWarning(GPNWarning):
@@ -254,20 +230,23 @@ class UnseenWarning(GPNWarning):
         self.name, self.rows, self.total = name, rows, total
         self.example, self.known = example, known
 
-    def plus(self, other: "UnseenWarning") -> "UnseenWarning":
-        """The warning of this piece of a table and another."""
-        rows, total = self.rows + other.rows, self.total + other.total
-        return UnseenWarning(self.name, rows, total, self.example, self.known)
-
-    def of(self, total: int) -> "UnseenWarning":
-        """The same rows of a table with `total`."""
-        return UnseenWarning(self.name, self.rows, total, self.example, self.known)
-
     def __str__(self) -> str:
-        more = f" and {len(self.known) - MAX_SHOWN} more" * (len(self.known) > MAX_SHOWN)
-        known = ", ".join(f"{text!r:.100}" for text in self.known[:MAX_SHOWN])
+        n_more = len(self.known) - MAX_SHOWN_CATEGORIES
+        more = f" and {n_more} more" if n_more > 0 else ""
+        known = ", ".join(f"{text!r:.100}" for text in self.known[:MAX_SHOWN_CATEGORIES])
         return (
             f"{self.name!r}: {self.rows:,} of {self.total:,} rows hold values that the fit has not "
             f"seen, such as {self.example!r:.100}; it knows {known}{more}. They count as none of "
             "these; correct them, or fit again with labeled rows that hold them."
         )
+
+
+def merge_unseen(found: list[UnseenWarning], n_rows: int) -> list[UnseenWarning]:
+    """One warning per column for all chunks of a table that has `n_rows`."""
+    by_name: dict[str, list[UnseenWarning]] = {}
+    for warning in found:
+        by_name.setdefault(warning.name, []).append(warning)
+    return [
+        UnseenWarning(name, sum(w.rows for w in own), n_rows, own[0].example, own[0].known)
+        for name, own in by_name.items()
+    ]

@@ -1,118 +1,79 @@
-"""Tables in files: CSV and Parquet, whole or in pieces, and written completely or not at all."""
+"""Tables in files: CSV and Parquet, read whole or in chunks, written completely or not at all."""
 
 import gzip
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from gpn.core.files import temporary_file
 from gpn.data.bounded import most_unfolded
-from gpn.tables.column_types import TableError, are_codes
-from gpn.tables.encoder import check_names, texts_of
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
+from gpn.tables.column_types import TableError, are_codes, is_numeric
+from gpn.tables.encoder import TableEncoder, UnseenWarning, check_names, merge_unseen
 
 CHUNK_ROWS = 20_000
 
-CSV, PARQUET = (".csv", ".csv.gz", ".gz"), (".parquet", ".pq")
+CSV_SUFFIXES, PARQUET_SUFFIXES = (".csv", ".csv.gz", ".gz"), (".parquet", ".pq")
+
+OnRows = Callable[[int], object]  # called with the number of rows so far
 
 
-def read(path: Path, texts: Iterable[str] | None = None) -> "DataFrame":
+def read_table(path: Path, texts: Collection[str] | None = None) -> pd.DataFrame:
     """The whole table; it must have rows.
 
-    `texts` None: every column that is not of numbers, and those of codes such as "01".
+    The columns `texts` of a CSV stay texts, and pandas infers the others. None infers all of them
+    from the whole column: numbers if every cell is one, unless they are codes such as "01".
     """
-    import pandas as pd
-
-    table = pd.concat(list(pieces_of(path, texts or (), whole=True)), ignore_index=True)
-    if texts is not None:
+    table = pd.concat(list(read_chunks(path, texts, whole=True)), ignore_index=True)
+    if texts is not None or _is_parquet(path):
         return table
-    found = [*texts_of(table), *_codes(path, table)]
-    return read(path, found) if found else table
+    return pd.DataFrame({name: _inferred(table[name]) for name in table.columns})
 
 
-def _codes(path: Path, table: "DataFrame") -> list[str]:
-    """The columns that were read as whole numbers, and whose cells are codes such as "01"."""
-    if _kind(path) == "parquet":
-        return []
-    numbers = table.select_dtypes("number")
-    whole = [name for name in numbers if (table[name].dropna() % 1 == 0).all()]
-    written: dict[str, set[str]] = {name: set() for name in whole}
-    for piece in pieces_of(path, whole, whole=True) if whole else ():
-        for name in whole:
-            written[name].update(map(str, piece[name].dropna()))
-    return [name for name in whole if are_codes(written[name], int(table[name].count()))]
+def _inferred(column: pd.Series) -> pd.Series:
+    """Texts as numbers, if all of them are: neither codes, nor integers beyond 64 bits."""
+    known = column.dropna()
+    try:
+        numbers = pd.to_numeric(known)
+    except ValueError:
+        return column
+    is_code = is_numeric(numbers) and (numbers % 1 == 0).all() and are_codes(set(known), len(known))
+    return column if is_code or not is_numeric(numbers) else numbers.reindex(column.index)
 
 
-def as_they_stand(path: Path, out: Path, numbers: Iterable[str]) -> list[str]:
-    """The columns beside `numbers`, if CSV becomes CSV: read as texts they come out the same."""
-    if "parquet" in (_kind(path), _kind(out)):
-        return []
-    return [name for name in next(pieces_of(path, rows=1)).columns if name not in numbers]
+def text_columns(table: pd.DataFrame) -> list[str]:
+    """The columns that do not hold numbers, which another file of the same kind holds as texts."""
+    return [name for name in table.columns if not is_numeric(table[name])]
 
 
-def sample(
-    path: Path, texts: Iterable[str], most: int, tell: Callable[[int], object]
-) -> tuple["DataFrame", int]:
-    """At most `most` rows of the table, all sets equally likely, in their order; and its length.
+def read_chunks(
+    path: Path,
+    texts: Collection[str] | None = (),
+    chunk_rows: int | None = None,
+    *,
+    whole: bool = False,
+) -> Iterator[pd.DataFrame]:
+    """The table in chunks, so that memory does not grow with its length.
 
-    Every row gets a random number, and the rows of the lowest stay: memory holds twice `most` rows
-    and a piece at any time. `tell` hears of the rows read so far.
+    The columns `texts` of a CSV stay texts, None means all: "01" is not 1, whatever else a chunk
+    holds. `whole` says that the chunks will be put together: all of them must then fit in memory.
     """
-    import numpy as np
-    import pandas as pd
-
-    rng, count, limit = np.random.default_rng(0), 0, 1.0
-    kept: list[DataFrame] = []
-    keys: list[Any] = []
-    for piece in pieces_of(path, texts):
-        drawn = rng.random(len(piece))
-        low = np.flatnonzero(drawn <= limit)
-        kept.append(piece.iloc[low])
-        keys.append(drawn[low])
-        if sum(map(len, keys)) > 2 * most:
-            limit = _cut(kept, keys, most)
-        count += len(piece)
-        tell(count)
-    _cut(kept, keys, most)
-    return pd.concat(kept, ignore_index=True), count
-
-
-def _cut(kept: list["DataFrame"], keys: list[Any], most: int) -> float:
-    """Leave the rows of the `most` lowest keys, and say which was the highest of these."""
-    import numpy as np
-    import pandas as pd
-
-    table, drawn = pd.concat(kept, ignore_index=True), np.concatenate(keys)
-    low = np.sort(np.argpartition(drawn, most)[:most]) if len(drawn) > most else slice(None)
-    kept[:], keys[:] = [table.iloc[low]], [drawn[low]]
-    return float(keys[0].max())
-
-
-def pieces_of(
-    path: Path, texts: Iterable[str] = (), rows: int = CHUNK_ROWS, *, whole: bool = False
-) -> Iterator["DataFrame"]:
-    """The table in pieces of at most `rows`, so that memory does not grow with it.
-
-    Columns of `texts` are read as they stand: "01" is not 1, whatever else a piece holds. `whole`
-    says that the pieces are to be put together: all of them must fit in memory then.
-    """
-    import pandas as pd
-
-    kind, path = _kind(path), Path(path)
+    read, kind = (_read_parquet, "Parquet") if _is_parquet(path) else (_read_csv, "CSV")
     if not path.is_file():
         raise TableError(f"a table must be a file that exists, got {path}.")
     count = 0
-    parse = _parquet if kind == "parquet" else _csv
     try:
-        for piece in parse(path, rows, texts, whole=whole):
-            check_names(piece)
-            count += len(piece)
-            yield piece
+        for chunk in read(path, texts, chunk_rows or CHUNK_ROWS, whole=whole):
+            check_names(chunk.columns)
+            count += len(chunk)
+            yield chunk
     except TableError:
         raise
     except pd.errors.EmptyDataError:
@@ -125,46 +86,41 @@ def pieces_of(
         raise TableError(f"a table must have at least one row, {path} has none.")
 
 
-def _csv(path: Path, rows: int, texts: Iterable[str], *, whole: bool) -> Iterator["DataFrame"]:
-    import pandas as pd
-
+def _read_csv(
+    path: Path, texts: Collection[str] | None, chunk_rows: int, *, whole: bool
+) -> Iterator[pd.DataFrame]:
     _check_header(path)
+    dtype: Any = "str" if texts is None else dict.fromkeys(texts, "str")
     with _opened(path) as file:
-        options: Any = {"dtype": dict.fromkeys(texts, "str"), "low_memory": False}
-        count = 0
-        for piece in pd.read_csv(file, chunksize=rows, **options):
-            count += len(piece)
-            if not piece.index.equals(pd.RangeIndex(count - len(piece), count)):
+        for chunk in pd.read_csv(file, chunksize=chunk_rows, dtype=dtype, low_memory=False):
+            if not isinstance(chunk.index, pd.RangeIndex):  # cells without a name became an index
                 raise TableError(
                     f"every row of {path} must have as many cells as there are names, got more in "
                     "the first; name every column, or separate cells by commas."
                 )
-            yield piece
-            if isinstance(file, _Inflated) and not whole:
-                file.left = file.most
-
-
-def _opened(path: Path) -> Any:
-    return _Inflated(path) if path.suffix == ".gz" else path.open("rb")
+            yield chunk
+            if isinstance(file, _BoundedGzip) and not whole:
+                file.left = file.limit
 
 
 def _check_header(path: Path) -> None:
-    """That no two columns have the same name: pandas would rename the second without a word."""
-    import pandas as pd
-
+    """Raise where two columns have the same name: pandas would silently rename the second."""
     with _opened(path) as file:
-        options: Any = {"dtype": "str", "keep_default_na": False}
-        first = pd.read_csv(file, header=None, nrows=1, **options).iloc[0].tolist()
-    check_names(pd.DataFrame(columns=[name for name in first if name]))
+        header = pd.read_csv(file, header=None, nrows=1, dtype="str", keep_default_na=False)
+    check_names(pd.Index([name for name in header.iloc[0] if name]))
 
 
-class _Inflated(gzip.GzipFile):
-    """A gzip stream that gives no more at once than the file's size can make credible."""
+def _opened(path: Path) -> Any:
+    return _BoundedGzip(path) if path.suffix == ".gz" else path.open("rb")
+
+
+class _BoundedGzip(gzip.GzipFile):
+    """A gzip stream that gives no more bytes at once than a file of this size may unfold to."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "rb")
         self.path = path
-        self.left = self.most = most_unfolded(path)
+        self.left = self.limit = most_unfolded(path)
 
     def read1(self, size: int = -1) -> bytes:
         return self._counted(super().read1(size))
@@ -172,58 +128,139 @@ class _Inflated(gzip.GzipFile):
     def read(self, size: int | None = -1) -> bytes:
         return self._counted(super().read(size))
 
-    def _counted(self, chunk: bytes) -> bytes:
-        self.left -= len(chunk)
+    def _counted(self, content: bytes) -> bytes:
+        self.left -= len(content)
         if self.left < 0:
-            raise _too_much(self.path, self.most)
-        return chunk
+            raise _too_large(self.path, self.limit)
+        return content
 
 
-def _too_much(path: Path, most: int) -> TableError:
+def _too_large(path: Path, limit: int) -> TableError:
     return TableError(
-        f"{path} must unfold to at most {most} bytes at once, got more; if that is right, unpack "
+        f"{path} must unfold to at most {limit} bytes at once, got more; if that is right, unpack "
         "it to a plain .csv first."
     )
 
 
-def _parquet(path: Path, rows: int, texts: Iterable[str], *, whole: bool) -> Iterator["DataFrame"]:
-    """Parquet knows its types: `texts` are read as such anyway."""
-    import pyarrow.parquet as pq
-
+def _read_parquet(
+    path: Path, texts: Collection[str] | None, chunk_rows: int, *, whole: bool
+) -> Iterator[pd.DataFrame]:
+    """Parquet knows the types of its columns, so that `texts` makes no difference."""
     with pq.ParquetFile(path) as file:
-        said, most = file.metadata, most_unfolded(path)
-        groups = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
-        if max(groups, default=0) > most or (whole and 8 * said.num_rows * said.num_columns > most):
-            raise _too_much(path, most)
-        for batch in file.iter_batches(batch_size=rows):
+        claimed, limit = file.metadata, most_unfolded(path)
+        groups = [claimed.row_group(i).total_byte_size for i in range(claimed.num_row_groups)]
+        total = 8 * claimed.num_rows * claimed.num_columns if whole else 0
+        if max(total, *groups, 0) > limit:
+            raise _too_large(path, limit)
+        for batch in file.iter_batches(batch_size=chunk_rows):
             batch.validate(full=True)
             yield batch.to_pandas()
 
 
-def _arrow_error() -> type[Exception]:
-    import pyarrow as pa
+def sample_rows(
+    path: Path, texts: Collection[str], max_rows: int, on_rows: OnRows
+) -> tuple[pd.DataFrame, int]:
+    """At most `max_rows` of the table, all subsets equally likely, in their order; and its length.
 
-    return pa.ArrowException
+    Every row draws a random key, and the rows with the lowest keys stay: memory holds at most one
+    chunk more than twice `max_rows`.
+    """
+    rng, count, highest = np.random.default_rng(0), 0, 1.0
+    rows: list[pd.DataFrame] = []
+    keys: list[Any] = []
+    for chunk in read_chunks(path, texts):
+        drawn = rng.random(len(chunk))
+        low = np.flatnonzero(drawn <= highest)
+        rows.append(chunk.iloc[low])
+        keys.append(drawn[low])
+        if sum(map(len, keys)) > 2 * max_rows:
+            highest = _keep_lowest(rows, keys, max_rows)
+        count += len(chunk)
+        on_rows(count)
+    _keep_lowest(rows, keys, max_rows)
+    return rows[0].reset_index(drop=True), count
+
+
+def _keep_lowest(rows: list[pd.DataFrame], keys: list[Any], max_rows: int) -> float:
+    """Keep the rows with the `max_rows` lowest keys, and return the highest of these."""
+    table, drawn = pd.concat(rows, ignore_index=True), np.concatenate(keys)
+    low: Any = slice(None)
+    if len(drawn) > max_rows:
+        low = np.sort(np.argpartition(drawn, max_rows)[:max_rows])
+    rows[:], keys[:] = [table.iloc[low]], [drawn[low]]
+    return float(keys[0].max())
+
+
+def map_table(
+    source: Path,
+    out: Path,
+    function: Callable[[pd.DataFrame], pd.DataFrame],
+    *,
+    encoder: TableEncoder,
+    append: bool,
+    on_rows: OnRows,
+) -> int:
+    """Write `function` of every chunk of `source` to `out`, and return the number of rows.
+
+    `append` writes the columns of `source` first. Categories that `encoder` has not seen are
+    warned of at the end, once per column.
+    """
+    count = 0
+    with warnings.catch_warnings(record=True) as caught, table_writer(out) as write:
+        warnings.simplefilter("always")
+        for chunk in read_chunks(source, _texts_between(source, out, encoder)):
+            rows = chunk.reset_index(drop=True)
+            result = function(rows)
+            if append:
+                _refuse_overwriting(rows, result)
+                result = pd.concat([rows, result], axis=1)
+            write(result)
+            count += len(chunk)
+            on_rows(count)
+    unseen = [entry.message for entry in caught if isinstance(entry.message, UnseenWarning)]
+    for entry in caught:
+        if not isinstance(entry.message, UnseenWarning):
+            warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+    for warning in merge_unseen(unseen, count):
+        warnings.warn(warning, stacklevel=2)
+    return count
+
+
+def _texts_between(source: Path, out: Path, encoder: TableEncoder) -> Collection[str]:
+    """The columns to read as texts: from CSV to CSV all that the model does not read as numbers.
+
+    What the model does not read comes out as it went in.
+    """
+    if _is_parquet(source) or _is_parquet(out):
+        return encoder.categories
+    names = next(read_chunks(source, chunk_rows=1)).columns
+    return [name for name in names if name not in encoder.medians]
+
+
+def _refuse_overwriting(table: pd.DataFrame, result: pd.DataFrame) -> None:
+    both = table.columns.intersection(result.columns)
+    if len(both):
+        raise TableError(
+            f"the table must not have a column that is to be written, got {both[0]!r}; rename it."
+        )
 
 
 @contextmanager
-def writer(path: Path) -> Iterator[Any]:
-    """A function that adds a piece to the table at `path`, which appears once all is written."""
-    kind = _kind(path)
+def table_writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """A function that writes the next chunk; the table appears at `path` once it is complete."""
+    make = _ParquetWriter if _is_parquet(path) else _CsvWriter
     name = temporary(path)
-    out = _ParquetOut(name) if kind == "parquet" else _CsvOut(name, gz=path.suffix == ".gz")
     try:
-        yield out.add
-        out.close()
+        with closing(make(name, path.suffix)) as writer:
+            yield writer.write
         os.replace(name, path)
     except BaseException:
-        out.close()
         os.unlink(name)
         raise
 
 
 def temporary(path: Path) -> str:
-    """A new file beside `path`; an error says where one cannot be made."""
+    """The name of a new, empty file beside `path`; an error says why there cannot be one."""
     if path.is_dir():
         raise TableError(f"--out must be a file, got the folder {path}; name a file in it.")
     try:
@@ -235,37 +272,34 @@ def temporary(path: Path) -> str:
         ) from error
 
 
-class _CsvOut:
-    def __init__(self, name: str, *, gz: bool) -> None:
-        self.name, self.gz, self.first = name, gz, True
+def check_writable(path: Path) -> None:
+    """Raise where no file can be written to `path`: better before the work than after it."""
+    os.unlink(temporary(path))
 
-    def add(self, piece: "DataFrame") -> None:
-        compression: Any = "gzip" if self.gz else None
-        piece.to_csv(
-            self.name,
-            mode="w" if self.first else "a",
-            header=self.first,
-            index=False,
-            compression=compression,
-        )
-        self.first = False
+
+class _CsvWriter:
+    def __init__(self, name: str, suffix: str) -> None:
+        opened: Any = gzip.open if suffix == ".gz" else open
+        self.file = opened(name, "wt", encoding="utf-8", newline="")
+        self.is_first = True
+
+    def write(self, chunk: pd.DataFrame) -> None:
+        chunk.to_csv(self.file, header=self.is_first, index=False)
+        self.is_first = False
 
     def close(self) -> None:
-        pass
+        self.file.close()
 
 
-class _ParquetOut:
-    def __init__(self, name: str) -> None:
-        self.name, self.rows = name, 0
+class _ParquetWriter:
+    def __init__(self, name: str, suffix: str) -> None:
+        self.name, self.n_rows = name, 0
         self.file: Any = None
 
-    def add(self, piece: "DataFrame") -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+    def write(self, chunk: pd.DataFrame) -> None:
         try:
-            table = pa.Table.from_pandas(piece, preserve_index=False)
-        except _arrow_error() as error:
+            table = pa.Table.from_pandas(chunk, preserve_index=False)
+        except pa.ArrowException as error:
             raise TableError(
                 f"a column must hold values of one type to be written to a Parquet file, got "
                 f"{error!s:.300}; write a .csv."
@@ -274,16 +308,16 @@ class _ParquetOut:
             self.file = pq.ParquetWriter(self.name, table.schema)
         columns = [self._cast(table[field.name], field) for field in self.file.schema]
         self.file.write_table(pa.Table.from_arrays(columns, schema=self.file.schema))
-        self.rows += len(piece)
+        self.n_rows += len(chunk)
 
     def _cast(self, column: Any, field: Any) -> Any:
-        """The column in the type that it had in the first piece."""
+        """The column in the type that it had in the first chunk."""
         try:
             return column.cast(field.type)
-        except _arrow_error() as error:
+        except pa.ArrowException as error:
             raise TableError(
                 f"a column must keep its type in a Parquet file, {field.name!r} was {field.type} "
-                f"and is {column.type} from row {self.rows} on ({error}); correct the column, or "
+                f"and is {column.type} from row {self.n_rows} on ({error}); correct the column, or "
                 "write a .csv."
             ) from error
 
@@ -292,11 +326,11 @@ class _ParquetOut:
             self.file.close()
 
 
-def _kind(path: Path) -> str:
-    if path.name.endswith(CSV):
-        return "CSV"
-    if path.suffix in PARQUET:
-        return "parquet"
-    raise TableError(
-        f"a table's name must end in {', '.join((*CSV[:2], *PARQUET))}, got {path.name!r}."
-    )
+def _is_parquet(path: Path) -> bool:
+    """Whether the name is one of a Parquet file; raise unless it is one of a table at all."""
+    if path.name.endswith(CSV_SUFFIXES):
+        return False
+    if path.suffix in PARQUET_SUFFIXES:
+        return True
+    suffixes = ", ".join((*CSV_SUFFIXES[:2], *PARQUET_SUFFIXES))
+    raise TableError(f"a table's name must end in {suffixes}, got {path.name!r}.")

@@ -1,27 +1,32 @@
-"""What a model of a table remembers of its fit: how many rows, some of them, and what was said."""
+"""What a model of a table remembers of its fit: row counts, some rows, warnings, diagnostics."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_ROWS = 2000
+from gpn.saving.validation import are_texts, check, finite_array
 
-MAX_NUMBERS = 250_000  # two megabytes of a model's file
+Rows = NDArray[np.float64]
 
-MIN_ROWS = 50
+MIN_STORED_ROWS, MAX_STORED_ROWS = 50, 2000
 
-MIN_DIFFERENT = 0.9
+MAX_STORED_NUMBERS = 250_000  # two megabytes of a model's file
+
+MIN_DISTINCT_SHARE = 0.9
+
+JSON_FIELDS = ("labeled", "unlabeled", "notes", "warnings", "diagnostics")
 
 
 @dataclass(frozen=True)
 class FitRecord:
-    """`x` are some labeled rows as numbers, `y` their targets (of classes the number of each).
+    """What a fit found, and some labeled rows `x` as numbers with their targets `y`.
 
-    labeled, unlabeled: how many rows there were; unlabeled None means that some were made up.
-    notes: what was done to columns. warnings: what the fit warned of. diagnostics: what it measured
-    of itself.
+    labeled, unlabeled: how many rows there were; unlabeled None means that synthetic rows were
+    generated. notes: what was done to columns. warnings: what the fit warned of. diagnostics: what
+    the fit measured. y: of classes the number of each.
     """
 
     labeled: int
@@ -29,50 +34,62 @@ class FitRecord:
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     diagnostics: dict[str, Any] = field(default_factory=dict)
-    x: NDArray[np.float64] | None = field(default=None, repr=False)
-    y: NDArray[np.float64] | None = field(default=None, repr=False)
+    x: Rows | None = field(default=None, repr=False)
+    y: Rows | None = field(default=None, repr=False)
 
-    def facts(self) -> dict[str, Any]:
-        """What JSON can hold of it."""
-        names = ("labeled", "unlabeled", "notes", "warnings", "diagnostics")
-        return {name: getattr(self, name) for name in names}
+    def share_in(self, x: Rows, y: Rows) -> float:
+        """The share of the stored rows that are among these.
 
-    def share_in(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-        """The share of the labeled rows that it carries which are among these.
-
-        0 where it carries none, or where they repeat each other, as those of few categories do.
+        0 where none is stored, or where they repeat each other, as those of few categories do.
         """
         if self.x is None or self.y is None:
             return 0.0
-        own, others = _as_bytes(self.x, self.y), set(_as_bytes(x, y))
-        if len(set(own)) < MIN_DIFFERENT * len(own):
+        stored, others = _as_bytes(self.x, self.y), set(_as_bytes(x, y))
+        if len(set(stored)) < MIN_DISTINCT_SHARE * len(stored):
             return 0.0
-        return sum(row in others for row in own) / len(own)
+        return sum(row in others for row in stored) / len(stored)
 
-    def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """The rest."""
+    def to_dict(self) -> dict[str, Any]:
+        """What the header of a model file holds."""
+        return {name: getattr(self, name) for name in JSON_FIELDS}
+
+    def arrays(self) -> dict[str, Rows]:
+        """What a model file holds as tensors."""
         if self.x is None or self.y is None:
             return {}
         return {"labeled_x": self.x, "labeled_y": self.y}
 
+    @classmethod
+    def from_dict(cls, fields: Any, n_columns: int, arrays: Mapping[str, Rows]) -> "FitRecord":
+        """The record that `to_dict` and `arrays` wrote; every value is checked."""
+        named = isinstance(fields, dict) and set(fields) <= set(JSON_FIELDS)
+        check(named, f"a record must have {', '.join(JSON_FIELDS)}", fields)
+        record = cls(**fields)
+        counts = record.labeled, 0 if record.unlabeled is None else record.unlabeled
+        check(all(type(count) is int for count in counts), "rows must be counted", counts)
+        for texts in (record.notes, record.warnings):
+            check(are_texts(texts), "notes and warnings must be texts", texts)
+        check(isinstance(record.diagnostics, dict), "diagnostics must have names", fields)
+        trials = record.diagnostics.get("beta_search", [])
+        listed = isinstance(trials, list) and all(isinstance(trial, dict) for trial in trials)
+        check(listed, "a search must be a list of trials", trials)
+        if not {"labeled_x", "labeled_y"} <= arrays.keys():
+            return record
+        x = finite_array(
+            "labeled rows must be finite numbers", arrays["labeled_x"], (None, n_columns)
+        )
+        y = finite_array("labels must be finite, one per row", arrays["labeled_y"], (len(x),))
+        return cls(**fields, x=x, y=y)
 
-def _as_bytes(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[bytes]:
-    both = np.concatenate([x, y[:, None]], axis=1)
-    return [row.tobytes() for row in both]
+
+def _as_bytes(x: Rows, y: Rows) -> list[bytes]:
+    return [row.tobytes() for row in np.concatenate([x, y[:, None]], axis=1)]
 
 
-def some_rows(
-    x: NDArray[np.float64], y: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """At most 2,000 rows, picked evenly, and fewer of very wide tables."""
-    most = min(MAX_ROWS, max(MIN_ROWS, MAX_NUMBERS // max(1, x.shape[1])))
-    if len(x) <= most:
+def rows_to_store(x: Rows, y: Rows) -> tuple[Rows, Rows]:
+    """At most 2,000 random rows in their order, and fewer of very wide tables."""
+    limit = min(MAX_STORED_ROWS, max(MIN_STORED_ROWS, MAX_STORED_NUMBERS // max(1, x.shape[1])))
+    if len(x) <= limit:
         return x, y
-    picked = np.sort(np.random.default_rng(0).choice(len(x), most, replace=False))
+    picked = np.sort(np.random.default_rng(0).choice(len(x), limit, replace=False))
     return x[picked], y[picked]
-
-
-def diagnostics_of(posterior: Any) -> dict[str, Any]:
-    """The numbers that a fit found out, and how long it trained."""
-    report = getattr(posterior, "fit_report", None)
-    return {} if report is None else report.to_dict()

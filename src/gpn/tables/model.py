@@ -5,10 +5,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import NDArray
 from scipy.special import entr
 from sklearn.base import is_classifier
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
@@ -18,28 +20,28 @@ from gpn.core.checks import require_level
 from gpn.estimators.calibration import class_numbers
 from gpn.estimators.classifier import GPNClassifier, PosteriorClassifier
 from gpn.estimators.conformal import fewest_rows
-from gpn.estimators.persistence import save_model
+from gpn.estimators.persistence import load_parts, save_model
 from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor
-from gpn.tables.column_types import TableError, numbers_of
-from gpn.tables.encoder import Columns, frame
-from gpn.tables.fit_record import FitRecord, diagnostics_of, some_rows
-from gpn.tables.target import is_class, target_of
+from gpn.saving.format import SavedModel
+from gpn.saving.validation import as_model_error, check
+from gpn.tables.column_types import TableError, to_numbers
+from gpn.tables.encoder import TableEncoder
+from gpn.tables.fit_record import FitRecord, rows_to_store
+from gpn.tables.target import is_class, target_column
 
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+Array = NDArray[Any]
 
+MIN_CALIBRATION_ROWS = fewest_rows(0.95)
 
-MIN_TO_CALIBRATE = fewest_rows(0.95)
-
-MAX_SEEN = 0.5
+MAX_SHARE_SEEN = 0.5  # of the stored labeled rows, in a table to calibrate with
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """`predict(frame)` gives a frame: what `gpn predict` writes. `record` is the fit's own."""
+    """`predict(table)` gives a table: what `gpn predict` writes. `record` describes the fit."""
 
     estimator: Any
-    columns: Columns
+    encoder: TableEncoder
     target: str
     record: FitRecord | None = None
 
@@ -49,29 +51,29 @@ class TableModel:
 
     @property
     def texts(self) -> list[str]:
-        """The columns that hold words: categories, and a target of such classes."""
+        """The columns to read as texts: categories, and a target whose classes are words."""
         worded = self.is_classifier and self.estimator.classes_.dtype.kind in "OU"
-        return [*self.columns.categories, *([self.target] if worded else [])]
+        return [*self.encoder.categories, *([self.target] if worded else [])]
 
-    def predict(self, table: "DataFrame", level: float = 0.95, fpr: float = 0.05) -> "DataFrame":
-        """Mean, std and interval, or classes and their probabilities; and how unknown rows are.
+    def predict(self, table: pd.DataFrame, level: float = 0.95, fpr: float = 0.05) -> pd.DataFrame:
+        """Mean, std and interval, or classes and their probabilities; and OOD scores and flags.
 
         A calibrated classifier says of each class whether it is in the row's set of that level.
-        Rows keep their index, and one with a category that the fit has not seen is unknown.
+        Rows keep their index. A row with a category that the fit has not seen is flagged as OOD.
         """
         require_level(level)
-        x, unseen = self.columns.encode_and_flag(table)
-        known = self._classes(x, level) if self.is_classifier else self._numbers(x, level)
-        scores, limit = self.estimator.ood_score(x), self.estimator.threshold(fpr)
-        flags = {"ood_score": scores, "is_ood": (scores > limit) | unseen}
-        return frame({**known, **flags}, table.index)
+        x, unseen = self.encoder.transform_and_flag(table)
+        columns = self._classes(x, level) if self.is_classifier else self._numbers(x, level)
+        scores = self.estimator.ood_score(x)
+        flags = (scores > self.estimator.threshold(fpr)) | unseen
+        return pd.DataFrame({**columns, "ood_score": scores, "is_ood": flags}, index=table.index)
 
-    def _numbers(self, x: Any, level: float) -> dict[str, Any]:
+    def _numbers(self, x: Array, level: float) -> dict[str, Array]:
         mean, std = self.estimator.predict(x, return_std=True)
         low, high = self.estimator.predict_interval(x, level)
         return {"mean": mean, "std": std, "lower": low, "upper": high}
 
-    def _classes(self, x: Any, level: float) -> dict[str, Any]:
+    def _classes(self, x: Array, level: float) -> dict[str, Array]:
         p, classes = self.estimator.predict_proba(x), self.estimator.classes_
         columns = {f"p_{name}": p[:, i] for i, name in enumerate(classes)}
         if self.estimator.calibration_scores_ is not None:
@@ -79,72 +81,73 @@ class TableModel:
             columns |= {f"in_{name}": sets[:, i] for i, name in enumerate(classes)}
         return {"class": classes[p.argmax(1)], **columns, "entropy": entr(p).sum(1)}
 
-    def functions(self, n: int, seed: int) -> Callable[["DataFrame"], "DataFrame"]:
-        """`n` functions, the same for every table or piece of one that the result is called on.
+    def functions(self, n: int, seed: int) -> Callable[[pd.DataFrame], pd.DataFrame]:
+        """`n` posterior functions: the result maps any table, or chunk of one, to their values.
 
         One column each: values, or the class that the function finds most probable.
         """
         functions = self.estimator.functions(n, seed)
 
-        def values(table: "DataFrame") -> "DataFrame":
-            drawn = functions(self.columns.encode(table))
-            own = self.estimator.classes_[drawn.argmax(1)] if self.is_classifier else drawn
-            return frame({f"draw_{i}": own[:, i] for i in range(n)}, table.index)
+        def values(table: pd.DataFrame) -> pd.DataFrame:
+            drawn = functions(self.encoder.transform(table))
+            if self.is_classifier:
+                drawn = self.estimator.classes_[drawn.argmax(1)]
+            return pd.DataFrame({f"draw_{i}": drawn[:, i] for i in range(n)}, index=table.index)
 
         return values
 
-    def suggest(self, table: "DataFrame", n: int) -> Any:
+    def suggest(self, table: pd.DataFrame, n: int) -> NDArray[np.int64]:
         """The numbers of the rows to label next."""
-        return self.estimator.suggest(self.columns.encode(table), n)
+        return self.estimator.suggest(self.encoder.transform(table), n)
 
-    def calibrate(self, table: "DataFrame") -> None:
-        """Make intervals and sets of classes keep their level, by rows that the fit has not seen.
+    def calibrate(self, table: pd.DataFrame) -> None:
+        """Calibrate intervals and sets of classes by labeled rows that the fit has not seen.
 
-        See `gpn.estimators.calibration`. Rows of the fit would promise too much: refused, as far as
-        the model carries its own.
+        See `gpn.estimators.calibration`. Rows of the fit would make intervals too narrow: they are
+        refused, as far as the model stores its labeled rows.
         """
-        x, y = self.columns.encode(table), target_of(table, self.target)
-        if len(x) < MIN_TO_CALIBRATE:
+        x, y = self.encoder.transform(table), target_column(table, self.target)
+        if len(x) < MIN_CALIBRATION_ROWS:
             raise TableError(
-                f"a calibration must have at least {MIN_TO_CALIBRATE} rows, which 95 % takes, "
+                f"a calibration must have at least {MIN_CALIBRATION_ROWS} rows, which 95 % takes, "
                 f"got {len(x)}; label more."
             )
         labels = self._labels(y)
         seen = 0.0 if self.record is None else self.record.share_in(x, labels)
-        if seen > MAX_SEEN:
+        if seen > MAX_SHARE_SEEN:
             raise TableError(
                 "a calibration must be by rows that the fit has not seen, got a table that holds "
                 f"{seen:.0%} of those it learnt from; keep some labeled rows out of gpn fit."
             )
         self.estimator.calibrate(x, np.asarray(y) if self.is_classifier else labels)
 
-    def evaluate(self, table: "DataFrame", strangers: "DataFrame | None" = None) -> dict[str, Any]:
-        """How good predictions are on labeled rows; with strangers, how well those are told."""
-        (x, unseen), y = self.columns.encode_and_flag(table), target_of(table, self.target)
-        measured = self._class_metrics(x, y) if self.is_classifier else self._errors(x, y)
+    def evaluate(self, table: pd.DataFrame, ood: pd.DataFrame | None = None) -> dict[str, Any]:
+        """How good predictions are on labeled rows, and how well OOD rows are detected."""
+        (x, unseen), y = self.encoder.transform_and_flag(table), target_column(table, self.target)
+        found = self._class_metrics(x, y) if self.is_classifier else self._number_metrics(x, y)
         scores, flagged = self._scored(x, unseen)
-        measured = {"rows": len(x), **measured, "flagged": flagged}
-        if strangers is None:
-            return measured
-        theirs, told = self._scored(*self.columns.encode_and_flag(strangers))
-        pair = torch.from_numpy(scores), torch.from_numpy(theirs)
+        found = {"rows": len(x), **found, "flagged": flagged}
+        if ood is None:
+            return found
+        ood_scores, ood_flagged = self._scored(*self.encoder.transform_and_flag(ood))
+        pair = torch.from_numpy(scores), torch.from_numpy(ood_scores)
         return {
-            **measured,
-            "strangers": len(theirs),
-            "strangers_flagged": told,
+            **found,
+            "ood_rows": len(ood_scores),
+            "ood_flagged": ood_flagged,
             "ood_auc": metrics.ood_auc(*pair),
             "ood_fpr95": metrics.ood_fpr95(*pair),
         }
 
-    def _scored(self, x: Any, unseen: Any) -> tuple[Any, float]:
-        """The rows' scores, and the share of rows that is flagged."""
+    def _scored(self, x: Array, unseen: Array) -> tuple[Array, float]:
+        """The OOD scores of rows, and the share of them that is flagged."""
         scores = self.estimator.ood_score(x)
         return scores, float(((scores > self.estimator.threshold()) | unseen).mean())
 
-    def _labels(self, y: "Series[Any]") -> Any:
-        """Targets, or the numbers of classes; other numbers than those of the fit are explained."""
+    def _labels(self, y: pd.Series) -> Array:
+        """Targets, or the numbers of classes; a class that the fit has not seen is an error."""
         try:
-            return _as_numbers(self.estimator, y)
+            return _label_numbers(self.estimator, y)
         except ValueError as error:
             if not self.is_classifier or self.estimator.classes_.dtype.kind not in "iu":
                 raise
@@ -153,7 +156,7 @@ class TableModel:
                 "gpn fit --kind regression, or fit_table(..., classes=False)."
             ) from error
 
-    def _errors(self, x: Any, y: "Series[Any]") -> dict[str, Any]:
+    def _number_metrics(self, x: Array, y: pd.Series) -> dict[str, Any]:
         truth, mean = self._labels(y), self.estimator.predict(x)
         low, high = self.estimator.predict_interval(x)
         return {
@@ -164,81 +167,100 @@ class TableModel:
             "width_95": float((high - low).mean()),
         }
 
-    def _class_metrics(self, x: Any, y: "Series[Any]") -> dict[str, float]:
-        numbers = torch.from_numpy(self._labels(y)).long()
+    def _class_metrics(self, x: Array, y: pd.Series) -> dict[str, float]:
+        """Metrics of the most probable class and of probabilities; once calibrated, of sets."""
+        classes = torch.from_numpy(self._labels(y)).long()
         p = torch.from_numpy(self.estimator.predict_proba(x))
-        return {
-            **self._set_metrics(x, numbers.numpy()),
-            "accuracy": float((p.argmax(1) == numbers).double().mean()),
-            "nll": float(metrics.class_nll(p, numbers)),
-            "ece": float(metrics.calibration_error(p, numbers)),
+        found = {
+            "accuracy": float((p.argmax(1) == classes).double().mean()),
+            "nll": float(metrics.class_nll(p, classes)),
+            "ece": float(metrics.calibration_error(p, classes)),
         }
-
-    def _set_metrics(self, x: Any, numbers: Any) -> dict[str, float]:
-        """How often the class is in its set of 95 %, and how many are, once calibrated."""
         if self.estimator.calibration_scores_ is None:
-            return {}
+            return found
         sets = self.estimator.predict_set(x)
-        right = sets[np.arange(len(sets)), numbers]
         return {
-            "set_coverage_95": float(right.mean()),
+            "set_coverage_95": float(sets[np.arange(len(sets)), classes.numpy()].mean()),
             "set_size_95": float(sets.sum(1).mean()),
+            **found,
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """The whole model as one file, for `gpn.load`."""
-        more: dict[str, Any] = {"columns": self.columns.facts(), "target": self.target}
+        """Write the whole model as one file, for `gpn.load`."""
+        fields: dict[str, Any] = {"columns": self.encoder.to_dict(), "target": self.target}
         if self.record is None:
-            save_model(self.estimator, path, **more)
-            return
-        more["record"] = self.record.facts()
-        save_model(self.estimator, path, arrays=self.record.arrays(), **more)
+            save_model(self.estimator, path, fields=fields)
+        else:
+            fields["record"] = self.record.to_dict()
+            save_model(self.estimator, path, fields=fields, arrays=self.record.arrays())
+
+
+def load_table_model(saved: SavedModel, device: torch.device) -> TableModel:
+    """The model that `TableModel.save` wrote; what the file says is checked."""
+    estimator, fields, arrays = load_parts(saved, device)
+    with as_model_error(f"{saved.path}: the columns and the target must be complete"):
+        width, target, record = fields["n_features"], fields["target"], fields.get("record")
+        encoder = TableEncoder.from_dict(fields["columns"])
+        check(encoder.width == width, f"columns must make {width} numbers of a row", encoder.width)
+        check(type(target) is str, "the target must be a text", target)
+        check(fields["flat"] in (True, None), "a table must have one target", fields["flat"])
+        if record is not None:
+            record = FitRecord.from_dict(record, width, arrays)
+        return TableModel(estimator, encoder, target, record)
 
 
 def fit_table(
-    labeled: "DataFrame",
+    labeled: pd.DataFrame,
     target: str,
-    unlabeled: "DataFrame | None" = None,
+    unlabeled: pd.DataFrame | None = None,
     *,
     classes: bool | None = None,
     method: str = "gpn",
     keep_rows: bool = True,
     **options: Any,
 ) -> TableModel:
-    """A model of `target`; `classes` None looks at its values.
+    """A model of `target`; `classes` None decides by its values.
 
-    With `keep_rows` the model carries at most 2,000 labeled rows, for its report.
+    With `keep_rows` the model stores at most 2,000 labeled rows, for its report.
     """
     target = str(target)
-    y = target_of(labeled, target)
-    columns = Columns.of(labeled, target)
-    kinds: dict[bool, Any] = {False: GPNRegressor, True: GPNClassifier}
-    if method != "gpn":
-        kinds = {False: PosteriorRegressor, True: PosteriorClassifier}
-        if options.pop("device", "auto") not in ("auto", "cpu"):
-            raise TableError(f"a device can be chosen for the method gpn only, got {method!r}.")
-        options = {"method": method, **options}
+    y = target_column(labeled, target)
+    encoder = TableEncoder.fit(labeled, target)
     with_classes = is_class(y) if classes is None else classes
     if not with_classes:
-        y = numbers_of(y)
-    estimator = kinds[with_classes](**options)
-    x, pool = columns.encode(labeled), None if unlabeled is None else columns.encode(unlabeled)
-    with _remembered() as said:
+        y = to_numbers(y)
+    estimator = _estimator(method, options, with_classes=with_classes)
+    x = encoder.transform(labeled)
+    pool = None if unlabeled is None else encoder.transform(unlabeled)
+    with _recorded_warnings() as messages:
         estimator.fit(x, np.asarray(y), pool)
+    stored = rows_to_store(x, _label_numbers(estimator, y)) if keep_rows else (None, None)
+    report = getattr(estimator.posterior_, "fit_report", None)  # of a GPN
     record = FitRecord(
-        len(x),
-        None if pool is None else len(pool),
-        columns.notes,
-        said,
-        diagnostics_of(estimator.posterior_),
-        *(some_rows(x, _as_numbers(estimator, y)) if keep_rows else ()),
+        labeled=len(x),
+        unlabeled=None if pool is None else len(pool),
+        notes=encoder.notes,
+        warnings=messages,
+        diagnostics={} if report is None else report.to_dict(),
+        x=stored[0],
+        y=stored[1],
     )
-    return TableModel(estimator, columns, target, record)
+    return TableModel(estimator, encoder, target, record)
+
+
+def _estimator(method: str, options: dict[str, Any], *, with_classes: bool) -> Any:
+    """The estimator to fit; only a GPN chooses its device."""
+    if method == "gpn":
+        return (GPNClassifier if with_classes else GPNRegressor)(**options)
+    options = {"method": method, **options}
+    if options.pop("device", "auto") not in ("auto", "cpu"):
+        raise TableError(f"a device can be chosen for the method gpn only, got {method!r}.")
+    return (PosteriorClassifier if with_classes else PosteriorRegressor)(**options)
 
 
 @contextmanager
-def _remembered() -> Iterator[list[str]]:
-    """The texts of all warnings, which are given as ever once this ends."""
+def _recorded_warnings() -> Iterator[list[str]]:
+    """The texts of all warnings, which are shown as usual once this ends."""
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -248,8 +270,8 @@ def _remembered() -> Iterator[list[str]]:
         warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
 
 
-def _as_numbers(estimator: Any, y: "Series[Any]") -> Any:
+def _label_numbers(estimator: Any, y: pd.Series) -> NDArray[np.float64]:
     """Targets, or the numbers of classes."""
     if not is_classifier(estimator):
-        return np.asarray(numbers_of(y))
+        return np.asarray(to_numbers(y))
     return class_numbers(estimator.classes_, y).astype(np.float64)
