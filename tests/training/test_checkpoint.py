@@ -1,4 +1,4 @@
-"""Fits that are cut off and taken up again: the same weights, bit for bit, or a clear refusal."""
+"""Interrupted fits are resumed with the same weights, bit for bit, or refused with a reason."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ SMALL: dict[str, Any] = {"trunk": TRUNK, "train": CONFIG, "reference_rows": 32, 
 
 
 class Killed(BaseException):
-    """What stands for a kill: nothing may catch it."""
+    """Stands for a kill: nothing may catch it."""
 
 
 def uniform(*shape: int, seed: int) -> Tensor:
@@ -71,16 +71,16 @@ LONG = ("β search, trees, dropout",)
 
 @pytest.fixture
 def every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write at every step, however long it takes."""
-    monkeypatch.setattr(checkpoint, "MAX_SHARE", float("inf"))
+    """Write at every step, however long writing takes."""
+    monkeypatch.setattr(checkpoint, "MAX_WRITING_SHARE", float("inf"))
 
 
 def killed_every(steps: int) -> Callable[[CheckpointSession, TrainingState], None]:
-    """`Kept.step`, with a kill at every so many steps of all, counted over all attempts."""
-    step, left = CheckpointSession.after_step, [steps]
+    """`CheckpointSession.after_step` with a kill every `steps` steps, counted over all attempts."""
+    after_step, left = CheckpointSession.after_step, [steps]
 
     def counting(self: CheckpointSession, state: TrainingState) -> None:
-        step(self, state)
+        after_step(self, state)
         left[0] -= 1
         if left[0] == 0:
             left[0] = steps
@@ -95,50 +95,51 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 @pytest.mark.usefixtures("every_step")
 @pytest.mark.parametrize("case", CASES)
-def test_a_fit_cut_off_again_and_again_comes_to_the_same_weights(
+def test_a_fit_that_is_killed_repeatedly_reaches_the_same_weights(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method, task = CASES[case]
-    keep = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
+    file = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
     expected = method.fit(task, rng=0)
-    monkeypatch.setattr(CheckpointSession, "after_step", killed_every(37 if case not in LONG else 190))
+    kill = killed_every(37 if case not in LONG else 190)
+    monkeypatch.setattr(CheckpointSession, "after_step", kill)
     resumed, kills = None, 0
     while resumed is None:
         try:
-            resumed = method.fit(task, rng=0, checkpoint=keep)
+            resumed = method.fit(task, rng=0, checkpoint=file)
         except Killed:
             kills += 1
     assert kills > 0
     assert equal(resumed.tensors(), expected.tensors())
-    assert not list(tmp_path.iterdir()), "a fit that is done leaves no file"
+    assert not list(tmp_path.iterdir()), "a finished fit leaves no file"
 
 
 @pytest.mark.usefixtures("every_step")
 def test_history_and_ctrl_c_are_those_of_an_uninterrupted_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped by hand after a kill: the best state of all checks, and a file to go on from."""
-    keep = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
+    """Stopped by Ctrl-C after a kill: the best state of all checks, and a file to resume from."""
+    file = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
     method, task = CASES["dropout"]
     whole = method.fit(task, rng=0)
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointSession, "after_step", killed_every(20))
         with pytest.raises(Killed):
-            method.fit(task, rng=0, checkpoint=keep)
-    step = CheckpointSession.after_step
+            method.fit(task, rng=0, checkpoint=file)
+    after_step = CheckpointSession.after_step
 
     def stopped(self: CheckpointSession, state: TrainingState) -> None:
-        step(self, state)
+        after_step(self, state)
         if state.step == 50:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointSession, "after_step", stopped)
         with pytest.warns(UserWarning, match="training was stopped"):
-            part = method.fit(task, rng=0, checkpoint=keep)
+            part = method.fit(task, rng=0, checkpoint=file)
     assert part.history.checks == whole.history.checks[:50]
     assert 0 < part.history.stopped_at <= 50
-    done = method.fit(task, rng=0, checkpoint=keep)
+    done = method.fit(task, rng=0, checkpoint=file)
     assert done.history.checks == whole.history.checks
     assert equal(done.tensors(), whole.tensors())
 
@@ -146,12 +147,12 @@ def test_history_and_ctrl_c_are_those_of_an_uninterrupted_fit(
 @pytest.fixture
 def half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> gpn.Checkpoint:
     """The checkpoint of a GPN that was killed at its twentieth step."""
-    keep = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
+    file = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointSession, "after_step", killed_every(20))
         with pytest.raises(Killed):
-            GPN.fit(CLASSES, rng=0, checkpoint=keep)
-    return keep
+            GPN.fit(CLASSES, rng=0, checkpoint=file)
+    return file
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> gpn.Checkpoint
         (gpn.methods.get("dropout", train=CONFIG), CLASSES, 0, "configuration"),
     ],
 )
-def test_another_fit_is_refused_and_the_file_left_alone(
+def test_a_checkpoint_of_another_fit_is_refused_and_not_changed(
     half_done: gpn.Checkpoint, method: Any, task: gpn.Task, rng: Any, what: str
 ) -> None:
     before = Path(half_done.path).read_bytes()
@@ -176,7 +177,7 @@ def test_another_fit_is_refused_and_the_file_left_alone(
     assert Path(half_done.path).read_bytes() == before
 
 
-def test_other_weights_in_a_module_of_your_own_are_another_configuration() -> None:
+def test_other_weights_in_a_users_module_are_another_configuration() -> None:
     from gpn.training.fingerprint import fingerprint
 
     here = torch.device("cpu")
@@ -203,20 +204,25 @@ def test_damaged_files_are_refused(half_done: gpn.Checkpoint) -> None:
     path = Path(half_done.path)
     whole = path.read_bytes()
 
-    def fewer(tensors: dict[str, Tensor], header: dict[str, str]) -> None:
+    def lacking_a_stream(tensors: dict[str, Tensor], header: dict[str, str]) -> None:
         del tensors["0/stream/0"]
 
-    def smaller(tensors: dict[str, Tensor], header: dict[str, str]) -> None:
+    def too_small(tensors: dict[str, Tensor], header: dict[str, str]) -> None:
         name = next(name for name in tensors if name.startswith("0/module/"))
         tensors[name] = tensors[name].flatten()[:1].clone()
 
-    def spoilt(tensors: dict[str, Tensor], header: dict[str, str]) -> None:
+    def no_json(tensors: dict[str, Tensor], header: dict[str, str]) -> None:
         header["trainings"] = "{"
 
-    def later(tensors: dict[str, Tensor], header: dict[str, str]) -> None:
+    def newer(tensors: dict[str, Tensor], header: dict[str, str]) -> None:
         header["version"] = "999"
 
-    wrong = {fewer: "delete", smaller: "delete", spoilt: "delete", later: "this gpn wrote"}
+    wrong = {
+        lacking_a_stream: "delete",
+        too_small: "delete",
+        no_json: "delete",
+        newer: "this gpn wrote",
+    }
     for change, message in wrong.items():
         path.write_bytes(whole)
         rewrite(path, change)
@@ -228,7 +234,7 @@ def test_damaged_files_are_refused(half_done: gpn.Checkpoint) -> None:
             GPN.fit(CLASSES, rng=0, checkpoint=half_done)
 
 
-def test_the_file_holds_names_numbers_and_nothing_that_runs(half_done: gpn.Checkpoint) -> None:
+def test_the_file_holds_names_and_numbers_but_no_code(half_done: gpn.Checkpoint) -> None:
     with safe_open(half_done.path, framework="pt") as file:
         header = dict(file.metadata())
     assert header["format"] == "gpn-checkpoint"
@@ -252,21 +258,21 @@ def test_a_method_that_trains_no_network_refuses_a_checkpoint(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("every_step")
-def test_an_estimator_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
+def test_an_estimator_resumes_its_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
     rows, pool = X.numpy(), 2 * uniform(50, 2, seed=4).numpy()
     expected = gpn.GPNRegressor(GPN.config, random_state=0).fit(rows, rows[:, 0], pool)
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointSession, "after_step", killed_every(25))
         model = gpn.GPNRegressor(GPN.config, random_state=0)
         with pytest.raises(Killed):
-            model.fit(rows, rows[:, 0], pool, checkpoint=keep)
-    model.fit(rows, rows[:, 0], pool, checkpoint=keep)
+            model.fit(rows, rows[:, 0], pool, checkpoint=file)
+    model.fit(rows, rows[:, 0], pool, checkpoint=file)
     assert (model.predict(pool) == expected.predict(pool)).all()
 
 
-def test_slow_writing_is_done_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write of one second, and steps of a hundredth: never more than a twentieth of the time."""
+def test_slow_writes_are_rarer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes and steps of one second each: writing takes at most a twentieth of the time."""
     now, writes = [0.0], []
 
     def slow(path: Path, content: bytes) -> None:
@@ -275,13 +281,13 @@ def test_slow_writing_is_done_less_often(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(checkpoint, "write_whole", slow)
-    step = CheckpointSession.after_step
+    after_step = CheckpointSession.after_step
 
-    def passing(self: CheckpointSession, state: TrainingState) -> None:
+    def one_second_later(self: CheckpointSession, state: TrainingState) -> None:
         now[0] += 1.0
-        step(self, state)
+        after_step(self, state)
 
-    monkeypatch.setattr(CheckpointSession, "after_step", passing)
+    monkeypatch.setattr(CheckpointSession, "after_step", one_second_later)
     method, task = CASES["dropout"]
     method.fit(task, rng=0, checkpoint=gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0))
     assert len(writes) == 1 + 60 // 21 + 1

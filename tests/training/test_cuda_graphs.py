@@ -1,9 +1,9 @@
-"""Replayed steps are the steps themselves: the same rows, randomness, weights and checkpoints.
+"""Graphed steps equal plain ones: the same rows, randomness, weights and checkpoints.
 
-In place of a GPU's graph a recording does the work anew at each replay, from the same memory.
+A stand-in for a GPU's graph repeats the work at each replay, from the same memory.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,36 +24,36 @@ STEPS = 12
 TRAIN = TrainConfig(steps=STEPS, label_batch=4, pool_batch=5, device="cpu")
 
 
-class Recorder:
-    """Counts recordings and replays."""
+class FakeGraphs:
+    """Captures and replays without a GPU, and counts both."""
 
     def __init__(self) -> None:
-        self.recorded = self.replayed = 0
+        self.captured = self.replayed = 0
 
     def capture(
         self, work: Callable[[], LossTerms], generators: Sequence[torch.Generator]
     ) -> tuple[Callable[[], None], LossTerms]:
-        self.recorded += 1
-        every = [*generators, torch.default_generator]
-        states = [one.get_state() for one in every]
+        self.captured += 1
+        used = [*generators, torch.default_generator]
+        states = [generator.get_state() for generator in used]
         names, values = work()
-        for one, state in zip(every, states, strict=True):
-            one.set_state(state)
+        for generator, state in zip(used, states, strict=True):
+            generator.set_state(state)
 
-        def again() -> None:
+        def replay() -> None:
             self.replayed += 1
             values.copy_(work().values)
 
-        return again, LossTerms(names, values.fill_(torch.nan))
+        return replay, LossTerms(names, values.fill_(torch.nan))
 
 
 @pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    stand_in = Recorder()
+def graphs(monkeypatch: pytest.MonkeyPatch) -> FakeGraphs:
+    fake = FakeGraphs()
     monkeypatch.setattr(loop, "supports_graphs", lambda kind: True)
     monkeypatch.setattr(cuda_graphs, "on_side_stream", lambda work: work())
-    monkeypatch.setattr(cuda_graphs, "capture", stand_in.capture)
-    return stand_in
+    monkeypatch.setattr(cuda_graphs, "capture", fake.capture)
+    return fake
 
 
 def rows(*shape: int) -> Tensor:
@@ -95,114 +95,115 @@ def weights(posterior: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("name", gpns())
-def test_a_replayed_fit_is_the_fit(name: str, recorder: Recorder) -> None:
+def test_a_graphed_fit_equals_a_plain_one(name: str, graphs: FakeGraphs) -> None:
     make, config = gpns()[name]
     replayed = gpn.GPN(config).fit(make(), rng=0)
-    assert recorder.recorded >= 1
-    assert recorder.replayed >= STEPS - WARM_UP_STEPS
-    count = recorder.replayed
+    assert graphs.captured >= 1
+    assert graphs.replayed >= STEPS - WARM_UP_STEPS
+    count = graphs.replayed
     eager = config.replace(train=config.train.replace(graphs="no"))
     plain = gpn.GPN(eager).fit(make(), rng=0)
-    assert recorder.replayed == count, "graphs='no' replays nothing"
+    assert graphs.replayed == count, "graphs='no' replays nothing"
     assert torch.equal(weights(replayed), weights(plain))
     checks = [posterior.fit_report.history.checks for posterior in (replayed, plain)]
     assert checks[0] == checks[1]
 
 
 @pytest.mark.parametrize("regularise", ["outputs", "parameters", "none"])
-def test_a_replayed_ensemble_is_the_ensemble(regularise: str, recorder: Recorder) -> None:
+def test_a_graphed_ensemble_equals_a_plain_one(regularise: str, graphs: FakeGraphs) -> None:
     trunk = gpn.MLPTrunk(widths=(8,), activation="relu")
     config = EnsembleConfig(regularise=regularise, n_members=3, trunk=trunk, train=TRAIN)
     replayed = Ensemble(config).fit(table(), rng=0)
-    assert recorder.replayed == STEPS - WARM_UP_STEPS
+    assert graphs.replayed == STEPS - WARM_UP_STEPS
     plain = Ensemble(config.replace(train=TRAIN.replace(graphs="no"))).fit(table(), rng=0)
     assert torch.equal(weights(replayed), weights(plain))
 
 
-def test_replayed_fits_side_by_side_are_the_fits(recorder: Recorder) -> None:
-    """Dropout draws for all members at once, from torch's own generator."""
+def test_many_graphed_fits_equal_plain_ones(graphs: FakeGraphs) -> None:
+    """Dropout draws for all members together, from torch's global generator."""
     make, config = gpns()["independent"]
     eager = config.replace(train=config.train.replace(graphs="no"))
     replayed = fit_many([config] * 2, [make()] * 2, [0, 1])
-    assert recorder.recorded == 1
-    assert recorder.replayed == STEPS - WARM_UP_STEPS
+    assert graphs.captured == 1
+    assert graphs.replayed == STEPS - WARM_UP_STEPS
     plain = fit_many([eager] * 2, [make()] * 2, [0, 1])
-    assert recorder.replayed == STEPS - WARM_UP_STEPS
-    for ours, theirs in zip(replayed, plain, strict=True):
-        assert torch.equal(weights(ours), weights(theirs))
+    assert graphs.replayed == STEPS - WARM_UP_STEPS
+    for graphed, eager_fit in zip(replayed, plain, strict=True):
+        assert torch.equal(weights(graphed), weights(eager_fit))
 
 
-def test_what_looks_at_numbers_is_not_replayed(recorder: Recorder) -> None:
-    """Joint anchors look at a factor, target noise of classes needs eigenvectors, and a user's
-    own module may do anything."""
-    own = gpn.ModuleTrunk(module=nn.Linear(3, 4), widths=(8,))
+def test_steps_that_depend_on_values_are_not_captured(graphs: FakeGraphs) -> None:
+    """Joint anchors check a factor, target noise of classes needs eigenvectors, and a user's
+    module may do anything."""
+    module = gpn.ModuleTrunk(module=nn.Linear(3, 4), widths=(8,))
     few = gpn.Task(rows(8, 3), rows(8, 3)[:, :1], pool=rows(50, 3))
     common: dict[str, Any] = {"n_axes": 6, "train": TRAIN, "noise_std": 0.1}
     gpn.GPN(gpn.GPNConfig(anchor="joint", **common)).fit(few, rng=0)
-    gpn.GPN(gpn.GPNConfig(anchor="conditioned", trunk=own, **common)).fit(table(), rng=0)
+    gpn.GPN(gpn.GPNConfig(anchor="conditioned", trunk=module, **common)).fit(table(), rng=0)
     classes = gpn.Task(rows(30, 3), torch.arange(30) % 3, pool=rows(50, 3))
     gpn.GPN(
         gpn.GPNConfig(
             anchor="independent", beta=0.1, target_noise=True, pool_weights="equal", **common
         )
     ).fit(classes, rng=0)
-    assert recorder.recorded == 0
+    assert graphs.captured == 0
 
 
-class Stopped(Exception):
-    """A fit that was killed."""
+class Killed(Exception):
+    """Stands for a kill."""
 
 
-def test_a_replayed_fit_can_be_killed_and_taken_up(
-    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_graphed_fit_can_be_killed_and_resumed(
+    graphs: FakeGraphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, config = gpns()["classes"]
     whole = gpn.GPN(config).fit(make(), rng=0)
-    capture = recorder.capture
+    capture = graphs.capture
 
     def until_killed(work: Any, generators: Any) -> Any:
-        again, result = capture(work, generators)
+        replay, terms = capture(work, generators)
 
-        def once() -> None:
-            if recorder.replayed == killed_at:
-                raise Stopped
-            again()
+        def replay_until_killed() -> None:
+            if graphs.replayed == killed_at:
+                raise Killed
+            replay()
 
-        return once, result
+        return replay_until_killed, terms
 
-    killed_at = recorder.replayed + 5
+    killed_at = graphs.replayed + 5
     monkeypatch.setattr(cuda_graphs, "capture", until_killed)
-    place = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
-    with pytest.raises(Stopped):
-        gpn.GPN(config).fit(make(), rng=0, checkpoint=place)
+    file = gpn.Checkpoint(tmp_path / "fit.ckpt", every=0.0)
+    with pytest.raises(Killed):
+        gpn.GPN(config).fit(make(), rng=0, checkpoint=file)
     killed_at = -1
-    resumed = gpn.GPN(config).fit(make(), rng=0, checkpoint=place)
+    resumed = gpn.GPN(config).fit(make(), rng=0, checkpoint=file)
     assert torch.equal(weights(resumed), weights(whole))
 
 
-@pytest.mark.parametrize("graphs", ["auto", "no"])
-def test_a_number_that_is_not_finite_is_found(graphs: str, recorder: Recorder) -> None:
-    layer, given = nn.Linear(1, 1), iter(range(1, 100))
+@pytest.mark.usefixtures("graphs")
+@pytest.mark.parametrize("setting", ["auto", "no"])
+def test_a_number_that_is_not_finite_is_found(setting: str) -> None:
+    layer, steps = nn.Linear(1, 1), iter(range(1, 100))
 
     def some_rows() -> tuple[Tensor]:
-        return (torch.full((2, 1), torch.nan if next(given) == 7 else 1.0),)
+        return (torch.full((2, 1), torch.nan if next(steps) == 7 else 1.0),)
 
-    feed = TrainStep(some_rows, lambda x: {"loss": layer(x).square().mean()})
-    config = TrainConfig(steps=20, device="cpu", graphs=graphs)
+    step = TrainStep(some_rows, lambda x: {"loss": layer(x).square().mean()})
+    config = TrainConfig(steps=20, device="cpu", graphs=setting)
     with pytest.raises(gpn.TrainingDiverged, match="The state of step 6 is kept"):
-        train(layer, feed, config, lambda *_: None)
+        train(layer, step, config)
 
 
-def test_ctrl_c_keeps_the_best_state(recorder: Recorder) -> None:
-    layer = nn.Linear(1, 1)
-    given = iter(range(1, 100))
+@pytest.mark.usefixtures("graphs")
+def test_ctrl_c_restores_the_best_state() -> None:
+    layer, steps = nn.Linear(1, 1), iter(range(1, 100))
 
     def some_rows() -> tuple[Tensor]:
-        if next(given) == 9:
+        if next(steps) == 9:
             raise KeyboardInterrupt
         return (torch.ones(2, 1),)
 
-    feed = TrainStep(some_rows, lambda x: {"loss": layer(x).square().mean()})
+    step = TrainStep(some_rows, lambda x: {"loss": layer(x).square().mean()})
     with pytest.warns(UserWarning, match="stopped before its 20 steps"):
-        history = train(layer, feed, TrainConfig(steps=20, device="cpu"), lambda *_: None)
+        history = train(layer, step, TrainConfig(steps=20, device="cpu"))
     assert history.stopped_at in range(9)

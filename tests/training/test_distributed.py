@@ -1,4 +1,4 @@
-"""Two processes (gloo, CPU) do what one does with the same batches."""
+"""Two processes (gloo, CPU) compute what one computes from the same batches."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ SCRIPT = Path(distributed_fits.__file__)
 
 @pytest.fixture(scope="module")
 def by_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What two processes found, as the README's command starts them."""
+    """The results of two processes, started by the README's command."""
     folder = tmp_path_factory.mktemp("two")
     out = folder / "found.pt"
     start = "torchrun --standalone --nproc-per-node 2"
@@ -44,7 +44,7 @@ def by_one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", distributed_fits.variants(gpn.TrainConfig()))
-def test_two_processes_do_what_one_does(
+def test_two_processes_reach_the_weights_of_one(
     name: str, by_one: dict[str, Any], by_two: dict[str, Any]
 ) -> None:
     one, two = by_one[name], by_two[name]
@@ -52,14 +52,20 @@ def test_two_processes_do_what_one_does(
     torch.testing.assert_close(two["weights"], one["weights"], rtol=1e-4, atol=1e-5)
 
 
-def test_processes_agree_on_what_each_would_find_otherwise(by_two: dict[str, Any]) -> None:
-    """β and the noise, and the means that batch norm has of its own rows."""
-    first, second = by_two["agreed"]
+def test_a_fitted_generator_gathers_no_rows(by_two: dict[str, Any]) -> None:
+    """It has left the group of processes: it can be used, saved and copied in each alone."""
+    names = distributed_fits.variants(gpn.TrainConfig())
+    assert [name for name in names if by_two[name]["gathers_rows"]] == []
+
+
+def test_all_processes_end_with_the_choices_of_the_main_one(by_two: dict[str, Any]) -> None:
+    """β and the noise, and the running means of batch norm, which sees its process's rows only."""
+    first, second = by_two["synchronised"]
     assert "features.1.num_batches_tracked" in first
     torch.testing.assert_close(second, first)
 
 
-def test_processes_with_other_seeds_are_refused(by_two: dict[str, Any]) -> None:
+def test_processes_with_different_seeds_are_refused(by_two: dict[str, Any]) -> None:
     assert "another seed" in by_two["refused"]
 
 
@@ -69,7 +75,7 @@ def test_other_methods_take_one_device() -> None:
         method.fit(distributed_fits.NUMBERS, rng=0)
 
 
-def test_codes_of_rows_cannot_be_split() -> None:
+def test_rows_with_codes_of_their_own_cannot_be_split() -> None:
     train = gpn.TrainConfig(devices=2)
     with pytest.raises(ValueError, match="pairing='every'"):
         gpn.GPNConfig.paper(pairing="one", train=train)

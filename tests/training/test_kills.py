@@ -1,4 +1,4 @@
-"""Real kills: a fit in a process of its own, SIGKILL at a random moment, and the same weights."""
+"""Fits in processes of their own, killed by SIGKILL at random moments, reach the same weights."""
 
 import multiprocessing
 import random
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is POSI
 
 
 def fit_and_save(where: str | None, out: str) -> None:
-    """Five trainings one after the other: four trials of β, then the fit; trees and dropout."""
+    """Five training runs in sequence: four trials of β, then the fit; with trees and dropout."""
     torch.set_num_threads(1)
-    checkpoint.MAX_SHARE = 0.5
+    checkpoint.MAX_WRITING_SHARE = 0.5
     x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
     task = gpn.Task(x, (x[:, 0] > x[:, 1]).long(), pool=2 * x)
     config = gpn.GPNConfig(
@@ -32,12 +32,12 @@ def fit_and_save(where: str | None, out: str) -> None:
         trunk=gpn.MLPTrunk(widths=(32, 32), dropout=0.2, ramps=4),
         train=gpn.TrainConfig(steps=400, label_batch=16, pool_batch=16, device="cpu"),
     )
-    keep = None if where is None else gpn.Checkpoint(where, every=0.0)
-    gpn.save(gpn.GPN(config).fit(task, rng=0, checkpoint=keep), out)
+    file = None if where is None else gpn.Checkpoint(where, every=0.0)
+    gpn.save(gpn.GPN(config).fit(task, rng=0, checkpoint=file), out)
 
 
 def start(where: Path | None, out: Path) -> ForkServerProcess:
-    """The fit in a process of its own, forked from one that has imported everything."""
+    """Start the fit in a process of its own, forked from one that has imported everything."""
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["tests.training.test_kills"])
     names = (None if where is None else str(where), str(out))
@@ -46,7 +46,7 @@ def start(where: Path | None, out: Path) -> ForkServerProcess:
     return process
 
 
-def ended(process: ForkServerProcess) -> bool:
+def succeeded(process: ForkServerProcess) -> bool:
     process.join()
     return process.exitcode == 0
 
@@ -55,7 +55,7 @@ Model = tuple[dict[str, str], dict[str, Tensor]]
 
 
 def read(path: Path) -> Model:
-    """Everything that a model's file holds."""
+    """The metadata and the tensors of a model file."""
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return dict(file.metadata()), tensors
@@ -68,19 +68,19 @@ def equal(one: Model, other: Model) -> bool:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, float]:
-    """The model of a fit that nobody disturbs but that keeps a checkpoint, and its seconds."""
+    """The model of a fit that is not killed, and the seconds of such a fit with a checkpoint."""
     folder = tmp_path_factory.mktemp("whole")
-    undisturbed, kept = folder / "undisturbed.gpn", folder / "kept.gpn"
-    assert ended(start(None, undisturbed))
-    process, begun = start(folder / "fit.ckpt", kept), time.monotonic()
-    assert ended(process)
+    plain, saved = folder / "plain.gpn", folder / "saved.gpn"
+    assert succeeded(start(None, plain))
+    process, begun = start(folder / "fit.ckpt", saved), time.monotonic()
+    assert succeeded(process)
     seconds = time.monotonic() - begun
-    assert equal(read(undisturbed), read(kept)), "keeping a checkpoint changes nothing"
-    return read(undisturbed), seconds
+    assert equal(read(plain), read(saved)), "writing checkpoints changes no weight"
+    return read(plain), seconds
 
 
 def killed(process: ForkServerProcess, after: float) -> bool:
-    """Whether it was still running after that time; then it no longer is."""
+    """Kill the process after that many seconds; False if it had already ended."""
     process.join(after)
     process.kill()
     process.join()
@@ -89,18 +89,18 @@ def killed(process: ForkServerProcess, after: float) -> bool:
 
 
 def kill_and_resume(folder: Path, seconds: float, dice: random.Random) -> tuple[int, Model]:
-    """Kill a fit at random moments, once at least and twice in most cases, and let it end."""
+    """Kill a fit once or twice, at random moments, then let it end."""
     where, out, kills = folder / "fit.ckpt", folder / "model.gpn", 0
     while kills == 0:  # a fit that ended before it was killed does not count
         out.unlink(missing_ok=True)
         kills += killed(start(where, out), dice.uniform(0.0, seconds))
-    again = start(where, out)
-    if killed(again, dice.uniform(0.0, seconds)):
+    process = start(where, out)
+    if killed(process, dice.uniform(0.0, seconds)):
         kills += 1
-        again = start(where, out)
-    assert ended(again)
+        process = start(where, out)
+    assert succeeded(process)
     left = [path.name for path in folder.iterdir() if "fit.ckpt" in path.name]
-    assert not left, "neither the checkpoint nor half-written ones stay"
+    assert not left, "the checkpoint and partly written files are removed"
     return kills, read(out)
 
 

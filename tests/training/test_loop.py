@@ -1,4 +1,4 @@
-"""The loop: where it ends, what it keeps when stopped, and how rarely it waits for the device."""
+"""The loop: where it converges, which state it restores, how rarely it waits for the device."""
 
 import itertools
 import math
@@ -17,12 +17,8 @@ from gpn.training.loop import train
 from gpn.training.state import Terms
 
 
-def ignore(step: int, steps: int, values: dict[str, float]) -> None:
-    """A report that nobody reads."""
-
-
 class Point(nn.Module):
-    """One number to be learnt."""
+    """One parameter."""
 
     def __init__(self, start: float = 0.0) -> None:
         super().__init__()
@@ -32,14 +28,13 @@ class Point(nn.Module):
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
 @pytest.mark.parametrize("schedule", ["one-cycle", "constant"])
 def test_the_sum_of_the_terms_is_minimised(optimiser: str, schedule: str) -> None:
-    """argmin (a − 1)² + 3 (a − 3)² = 2.5, and neither term's own minimum."""
+    """argmin (a − 1)² + 3 (a − 3)² = 2.5, which minimises neither term alone."""
     point = Point()
     config = TrainConfig(steps=600, learning_rate=0.05, optimiser=optimiser, schedule=schedule)
     history = train(
         point,
         lambda: {"one": (point.at - 1).square(), "three": 3 * (point.at - 3).square()},
         config,
-        ignore,
     )
     assert float(point.at.detach()) == pytest.approx(2.5, abs=0.01)
     last = history.checks[-1]
@@ -56,7 +51,7 @@ def test_any_number_of_steps_can_be_asked_for(steps: int) -> None:
         next(calls)
         return {"loss": point.at.square()}
 
-    history = train(point, terms, TrainConfig(steps=steps), ignore)
+    history = train(point, terms, TrainConfig(steps=steps))
     assert next(calls) == steps
     assert [check["step"] for check in history.checks] == list(range(1, steps + 1))
 
@@ -65,7 +60,7 @@ def test_frozen_parameters_do_not_move() -> None:
     point, frozen = Point(), Point(5.0).requires_grad_(False)
     both = nn.ModuleList([point, frozen])
     config = TrainConfig(steps=20, weight_decay=0.5)
-    train(both, lambda: {"loss": (point.at - frozen.at).square()}, config, ignore)
+    train(both, lambda: {"loss": (point.at - frozen.at).square()}, config)
     assert float(frozen.at) == 5.0
     assert float(point.at.detach()) > 0.0
 
@@ -88,40 +83,38 @@ def scripted(
 SGD = TrainConfig(optimiser="sgd", schedule="constant", learning_rate=1.0)
 
 
-def test_stopping_keeps_the_best_state_that_a_check_saw() -> None:
-    """The lowest running average (0.95 old + 0.05 new) at every tenth step, worked out by hand."""
+def test_stopping_restores_the_best_checked_state() -> None:
+    """The state with the lowest running average (0.95 old + 0.05 new) at a tenth step."""
     falling, rising = torch.linspace(9, 1, 120), torch.linspace(1, 30, 115)
     losses = torch.cat([falling, rising]).tolist()
     averages = list(itertools.accumulate(losses, lambda old, new: 0.95 * old + 0.05 * new))
     best = min(range(10, 235, 10), key=lambda step: averages[step - 1])
-    assert best not in (10, 230), "the best check must lie inside for the test to mean anything"
+    assert best not in (10, 230), "the best check must be neither the first nor the last"
     point = Point()
     with pytest.warns(UserWarning, match=rf"before its 500 steps .*best state.*of step {best}, is"):
-        history = train(
-            point, scripted(point, losses, KeyboardInterrupt), SGD.replace(steps=500), ignore
-        )
+        history = train(point, scripted(point, losses, KeyboardInterrupt), SGD.replace(steps=500))
     assert history.stopped_at == best
     assert float(point.at.detach()) == -best
     assert [check["step"] for check in history.checks] == list(range(10, 235, 10))
 
 
-def test_stopping_before_the_first_check_gives_the_start_back() -> None:
+def test_stopping_before_the_first_check_restores_the_start() -> None:
     point = Point(7.0)
     with pytest.warns(UserWarning, match="of step 0, is kept"):
-        train(point, scripted(point, [1.0] * 5, KeyboardInterrupt), SGD.replace(steps=500), ignore)
+        train(point, scripted(point, [1.0] * 5, KeyboardInterrupt), SGD.replace(steps=500))
     assert float(point.at.detach()) == 7.0
 
 
 def test_other_errors_pass_through() -> None:
     point = Point()
     with pytest.raises(ZeroDivisionError):
-        train(point, scripted(point, [1.0], ZeroDivisionError), SGD.replace(steps=9), ignore)
+        train(point, scripted(point, [1.0], ZeroDivisionError), SGD.replace(steps=9))
 
 
 def test_a_stopped_fit_is_a_posterior(
     quick: gpn.GPNConfig, line: gpn.Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C in the middle of a GPN fit gives what was learnt, ready to be drawn from."""
+    """Ctrl-C in the middle of a GPN fit returns a posterior that can be sampled."""
     draw, calls = type(line.pool).draw, itertools.count(1)
 
     def draw_until_stopped(self: Any, m: int, rng: torch.Generator) -> Tensor:
@@ -145,11 +138,11 @@ def test_a_bad_loss_names_its_step_and_term(bad: float) -> None:
     with pytest.raises(
         FloatingPointError, match=rf"must stay finite, got loss={bad} at step 20; try learning_rate"
     ):
-        train(point, scripted(point, losses), SGD.replace(steps=100), ignore)
+        train(point, scripted(point, losses), SGD.replace(steps=100))
 
 
 class Reads(TorchDispatchMode):
-    """Counts how often a number is read back from a tensor: on a GPU each one is a wait."""
+    """Counts how often a number is read from a tensor: on a GPU each read waits for the device."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,8 +154,8 @@ class Reads(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("steps", [50, 1000])
-def test_the_loss_is_read_back_only_at_checks(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fifty reports, whatever the length: all losses since the last at once, and the weights."""
+def test_the_loss_is_read_only_at_checks(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty reads in a run of any length: all losses since the last check, and the weights."""
     point, reported, lists = Point(), [], itertools.count()
     tolist = Tensor.tolist
     monkeypatch.setattr(Tensor, "tolist", lambda values: (next(lists), tolist(values))[1])
@@ -192,11 +185,11 @@ def test_each_label_is_seen_once_per_epoch(n_labels: int, batch: int) -> None:
         torch.cat([batches.next() for _ in range(n_labels // batch)]).tolist() for _ in range(5)
     ]
     assert all(sorted(epoch) == list(range(n_labels)) for epoch in epochs)
-    assert len({tuple(epoch) for epoch in epochs}) == 5, "each epoch has an order of its own"
+    assert len({tuple(epoch) for epoch in epochs}) == 5, "epochs have different orders"
 
 
-def test_no_label_is_seen_twice_in_an_epoch_nor_left_out_for_ever() -> None:
-    """Ten rows in batches of four: eight rows per epoch, a fresh eight each time."""
+def test_no_label_is_seen_twice_in_an_epoch_or_never() -> None:
+    """Ten rows in batches of four: each epoch has eight of them, another eight each time."""
     batches = LabelBatches(10, 4, torch.Generator().manual_seed(0))
     seen = torch.zeros(10)
     for _ in range(2000):
@@ -211,7 +204,7 @@ def test_few_labels_are_all_seen_at_every_step() -> None:
     assert [batches.next().tolist() for _ in range(3)] == [[0, 1, 2]] * 3
 
 
-def test_dtype_and_device_are_picked_from_the_labels_unless_given() -> None:
+def test_dtype_and_device_follow_the_labels_unless_they_are_set() -> None:
     half, single, double = (torch.zeros(1, 1, dtype=d) for d in (torch.half, None, torch.double))
     auto = TrainConfig()
     assert [auto.pick_dtype(x) for x in (half, single, double)] == [
@@ -231,31 +224,31 @@ def test_same_seed_same_posterior_bit_by_bit(
     train = quick.train.replace(steps=20, label_batch=2, device="cpu")
     config = quick.replace(pairing=pairing, train=train)
     seeds = (0, 0, torch.Generator().manual_seed(5), torch.Generator().manual_seed(5), 1)
-    first, again, given, given_again, other = (
+    first, repeated, generator, same_generator, other = (
         gpn.GPN(config).fit(line, rng=seed).sample(line.x_obs, 10, rng=1) for seed in seeds
     )
-    assert torch.equal(first, again)
-    assert torch.equal(given, given_again)
+    assert torch.equal(first, repeated)
+    assert torch.equal(generator, same_generator)
     assert not torch.equal(first, other)
-    assert not torch.equal(first, given)
+    assert not torch.equal(first, generator)
 
 
-def test_weight_decay_is_for_weights() -> None:
-    """Without a gradient, decayed parameters shrink by (1 − lr · decay) a step; others stay."""
+def test_weight_decay_skips_undecayed_modules() -> None:
+    """Without a gradient, each step multiplies decayed parameters by 1 − lr · decay."""
     decayed, free = Point(2.0), Point(2.0)
     both = torch.nn.ModuleList([decayed, free])
     config = SGD.replace(steps=3, learning_rate=0.1, weight_decay=0.5)
 
-    def nothing() -> dict[str, Tensor]:
+    def zero_loss() -> Terms:
         return {"loss": 0.0 * (decayed.at + free.at)}
 
-    train(both, nothing, config, ignore, [free])
+    train(both, zero_loss, config, undecayed=[free])
     assert float(free.at.detach()) == 2.0
     assert float(decayed.at.detach()) == pytest.approx(2.0 * 0.95**3)
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
-def test_a_coarser_precision_comes_to_nearly_the_same_fit_and_is_put_back(precision: str) -> None:
+def test_a_lower_precision_gives_nearly_the_same_fit_and_is_reset(precision: str) -> None:
     x = torch.linspace(-2, 2, 60)[:, None]
     task = gpn.Task(x, x.sin(), pool=x)
     common = {"beta": 0.1, "anchor": "independent", "trunk": gpn.MLPTrunk(widths=(64, 64))}
@@ -275,17 +268,17 @@ def test_a_coarser_precision_comes_to_nearly_the_same_fit_and_is_put_back(precis
 def test_the_network_of_a_bf16_fit_runs_in_bfloat16_and_its_loss_does_not() -> None:
     layer, seen = nn.Linear(3, 1), []
 
-    def terms() -> dict[str, torch.Tensor]:
+    def terms() -> Terms:
         out = layer(torch.ones(4, 3))
         seen.append(out.dtype)
         return {"data": (out - torch.ones(4, 1)).square().mean()}
 
-    train(layer, terms, TrainConfig(steps=2, precision="bf16"), lambda *a: None)
+    train(layer, terms, TrainConfig(steps=2, precision="bf16"))
     assert seen == [torch.bfloat16] * 2
     assert layer.weight.dtype == layer.weight.grad.dtype == torch.float32  # type: ignore[union-attr]
 
 
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert TrainConfig(device="cuda").pick_device().type == "cuda"
     with pytest.raises(ValueError, match=r"one that this machine has, got 'cuda:1' of 1 GPUs"):

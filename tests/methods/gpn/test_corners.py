@@ -1,4 +1,4 @@
-"""What a GPN does with an unusual prior, pool or noise, and with Ctrl-C."""
+"""GPNs with an unusual prior, pool or noise, and Ctrl-C."""
 
 from typing import Any
 
@@ -7,10 +7,19 @@ import torch
 from torch import Tensor
 
 import gpn
-from gpn.methods.gpn.fitting import basis as ground
-from gpn.methods.gpn.fitting import build as parts
+from gpn.core.priors.spectral import spectral_axes
+from gpn.methods.gpn.defaults import resolve
+from gpn.methods.gpn.fitting.basis import axes_of, pool_weights, prior_basis, stored_pool
 from gpn.metrics import marginal_w2
-from tests.methods.gpn.test_variants import WITHOUT_KERNEL, fit, labels, rows, targets
+from tests.methods.gpn.small import (
+    WITHOUT_KERNEL,
+    classes,
+    context,
+    fit,
+    images,
+    rows,
+    targets,
+)
 
 
 @pytest.mark.parametrize("codes", ["spectral", "learnt"])
@@ -21,10 +30,10 @@ def test_joint_anchors_take_a_prior_without_a_kernel(codes: str) -> None:
     assert posterior.sample(rows(3, 1), 2, rng=0).isfinite().all()
 
 
-def test_a_covariance_by_draws_gives_the_posterior_of_the_kernel() -> None:
-    """The same prior with its kernel known and not: the same law, but for 2,048 draws."""
+def test_a_covariance_of_draws_gives_the_posterior_of_the_kernel() -> None:
+    """The prior's kernel in closed form, or estimated from 2,048 draws: the same posterior."""
 
-    class Unknown(gpn.MLPPrior):
+    class WithoutKernel(gpn.MLPPrior):
         @property
         def has_kernel(self) -> bool:
             return False
@@ -39,7 +48,7 @@ def test_a_covariance_by_draws_gives_the_posterior_of_the_kernel() -> None:
         train=gpn.TrainConfig(steps=500, pool_batch=48, learning_rate=5e-3),
     )
     exact = gpn.methods.get("gp", noise_std=0.3).fit(task)
-    for prior in (gpn.MLPPrior(), Unknown()):
+    for prior in (gpn.MLPPrior(), WithoutKernel()):
         fitted = gpn.GPN(config.replace(prior=prior)).fit(task, rng=0)
         w2 = marginal_w2(
             fitted.mean(grid).double(), fitted.std(grid).double(), exact.mean(grid), exact.std(grid)
@@ -57,26 +66,19 @@ def test_few_axes_of_a_conditioned_posterior_warn_too() -> None:
 def test_labels_outside_the_pool_have_prior_features(anchor: str) -> None:
     """Σ_j ψ_j(x)² = K(x, x) at every label, wherever the pool lies."""
     task = gpn.Task([[-9.0], [9.0]], [0.0, 1.0], pool=gpn.box([-1.0], [1.0]))
-    setting = parts.FitContext(
-        gpn.GPNConfig(anchor=anchor, noise_std=0.1),
-        gpn.MLPPrior(),
-        gpn.MLPTrunk(widths=(8,)),
-        gpn.TrainConfig(),
-        task,
-        task.required_pool("a test"),
-        torch.Generator().manual_seed(0),
-        lambda step, steps, values: None,
-    )
-    axes = ground.spectral_axes_of(setting, ground.reference_rows(setting), 200, 0.99999)
-    prior_variance = setting.prior.kernel(task.x_obs, task.x_obs).diagonal()
+    one = context(task, anchor=anchor, noise_std=0.1, reference_rows=1024)
+    axes, _ = axes_of(one, stored_pool(one), 200, 0.99999)
+    prior_variance = one.config.prior.kernel(task.x_obs, task.x_obs).diagonal()
     torch.testing.assert_close(axes(task.x_obs).square().sum(1), prior_variance, rtol=0.02, atol=0)
 
 
 @pytest.mark.parametrize("settings", [{"codes": "learnt"}, {"generator": "concat"}])
-def test_target_noise_on_classes_is_never_dropped_in_silence(settings: dict[str, Any]) -> None:
-    assert resolve(gpn.GPNConfig(**settings), labels(12, 1)).target_noise is False
+def test_impossible_target_noise_on_classes_is_refused(
+    settings: dict[str, Any],
+) -> None:
+    assert resolve(gpn.GPNConfig(**settings), classes(12, 1)).target_noise is False
     with pytest.raises(ValueError, match=r"target noise on classes needs .*target_noise=False"):
-        resolve(gpn.GPNConfig(**settings, target_noise=True), labels(12, 1))
+        resolve(gpn.GPNConfig(**settings, target_noise=True), classes(12, 1))
 
 
 def test_target_noise_of_very_few_labels_is_learnt() -> None:
@@ -86,7 +88,7 @@ def test_target_noise_of_very_few_labels_is_learnt() -> None:
 
 
 def test_ctrl_c_in_the_search_for_beta_ends_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a trial is of no use: no posterior comes out of it."""
+    """An unfinished trial is of no use: there is no posterior."""
 
     def interrupted(*args: Any, **named: Any) -> Tensor:
         raise KeyboardInterrupt
@@ -96,7 +98,7 @@ def test_ctrl_c_in_the_search_for_beta_ends_the_fit(monkeypatch: pytest.MonkeyPa
         fit(targets(30, 2), anchor="independent", pool_weights="equal")
 
 
-def test_only_a_detector_is_regularised_and_the_paper_has_none_of_it() -> None:
+def test_only_detection_is_regularised() -> None:
     task = targets(70, 20)
     for settings, regularised in (
         ({"anchor": "independent"}, True),
@@ -108,33 +110,34 @@ def test_only_a_detector_is_regularised_and_the_paper_has_none_of_it() -> None:
             regularised,
             regularised and resolved.anchor == "independent",
         )
-    paper = gpn.GPNConfig.paper().resolved(task)
+    paper = resolve(gpn.GPNConfig.paper(), task)
     assert (paper.trunk.dropout, paper.train.weight_decay) == (0.0, 0.0)
 
 
-def test_the_ratio_network_follows_the_seed_and_leaves_the_global_state_alone() -> None:
-    images = rows(40, 16).reshape(40, 1, 4, 4)
-    task = gpn.Task(images[:20], (images[:20, 0, 0, 0] > 0).long(), pool=images)
+def test_the_ratio_network_depends_on_the_seed_and_not_on_the_global_state() -> None:
     trunk = gpn.ConvTrunk(channels=(2,), widths=(8,), dropout=0.5)
     weights = []
     for global_seed in (1, 2):
         torch.manual_seed(global_seed)
         before = torch.random.get_rng_state()
-        report = fit(task, trunk=trunk, beta=0.1).report
+        fit(images(20), trunk=trunk, beta=0.1)
+        one = context(images(20), trunk=trunk, beta=0.1)
+        found = pool_weights(one, prior_basis(one).pool)
+        assert found is not None
         assert torch.equal(torch.random.get_rng_state(), before)
-        weights.append(report["pool_weights"])
+        weights.append(found.weights)
     assert torch.equal(*weights)
 
 
-def test_the_kept_share_is_judged_at_rows_that_did_not_make_the_axes() -> None:
-    """In 30 dimensions few landmarks describe themselves better than other rows."""
+def test_the_explained_variance_is_measured_at_rows_that_are_no_landmarks() -> None:
+    """In 30 dimensions the axes explain few landmarks better than other rows."""
     task = gpn.Task(rows(20, 30), rows(20, 1), pool=rows(400, 30, seed=1))
     posterior = fit(task, beta=0.1, n_axes=30)
     x = task.pool.rows
     prior = posterior.config.prior
-    axes = ground.spectral_axes(prior, x[:32], 1, 30, 1.0, torch.Generator())
-    itself, others = (
+    axes = spectral_axes(prior, x[:32], 1, 30, 1.0, torch.Generator())
+    at_landmarks, elsewhere = (
         float(axes(some).square().sum() / axes.variance(some).sum()) for some in (x[:32], x[32:])
     )
-    assert posterior.fit_report.explained_variance == pytest.approx(others, abs=0.1)
-    assert itself > others + 0.2
+    assert posterior.fit_report.explained_variance == pytest.approx(elsewhere, abs=0.1)
+    assert at_landmarks > elsewhere + 0.2

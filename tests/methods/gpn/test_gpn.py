@@ -1,4 +1,4 @@
-"""GPN end to end on problems small enough to know what must come out."""
+"""GPN end to end on problems small enough that the result is known."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class TinyImages(Dataset):
 
 
 @pytest.mark.parametrize(("pairing", "pool_batch", "factor"), [("every", 16, 2.0), ("one", 128, 1)])
-def test_sure_at_the_labels_and_unsure_away_from_them(
+def test_certain_at_the_labels_and_uncertain_away_from_them(
     quick: gpn.GPNConfig, line: gpn.Task, pairing: str, pool_batch: int, factor: float
 ) -> None:
     """The functions meet where there are labels, and spread towards the prior elsewhere."""
@@ -44,8 +44,8 @@ def test_sure_at_the_labels_and_unsure_away_from_them(
     assert checks[-1]["codes"] < 0.1 * checks[0]["codes"], "the codes must end near N(0, I)"
 
 
-def test_stronger_beta_follows_the_prior_more(quick: gpn.GPNConfig, line: gpn.Task) -> None:
-    """β trades the labels against the prior: more of it, more spread at the labels."""
+def test_a_larger_beta_follows_the_prior_more(quick: gpn.GPNConfig, line: gpn.Task) -> None:
+    """β weighs the prior against the labels: the larger it is, the more spread at the labels."""
     train = quick.train.replace(steps=100, learning_rate=0.03)
     spreads = []
     for beta in (0.001, 0.1, 10.0):
@@ -62,8 +62,8 @@ def test_classes_end_to_end(quick: gpn.GPNConfig, classes: gpn.Task) -> None:
     assert accuracy > 0.9
     assert posterior.sample(classes.x_obs, 4, rng=0).shape == (4, 30, 3)
     corners = torch.tensor([[2.0, 2.0], [2.0, -2.0], [-2.0, 0.0]])
-    unsure, sure = (posterior.entropy(x).mean() for x in (corners, classes.x_obs))
-    assert unsure > sure
+    uncertain, certain = (posterior.entropy(x).mean() for x in (corners, classes.x_obs))
+    assert uncertain > certain
 
 
 def test_an_unseen_class_has_a_logit(quick: gpn.GPNConfig, classes: gpn.Task) -> None:
@@ -71,10 +71,10 @@ def test_an_unseen_class_has_a_logit(quick: gpn.GPNConfig, classes: gpn.Task) ->
     posterior = gpn.GPN(quick).fit(task, rng=0)
     probabilities = posterior.probabilities(task.x_obs, 50)
     assert probabilities.shape == (30, 5)
-    assert probabilities[:, 3:].mean() < probabilities[:, :3].mean(), "no label ever spoke for it"
+    assert probabilities[:, 3:].mean() < probabilities[:, :3].mean(), "no label is of that class"
 
 
-def test_several_outputs_are_learnt_each_for_itself(quick: gpn.GPNConfig, line: gpn.Task) -> None:
+def test_several_outputs_are_learnt(quick: gpn.GPNConfig, line: gpn.Task) -> None:
     targets = torch.cat([line.y_obs, 1.0 - line.y_obs], dim=1)
     train = gpn.TrainConfig(steps=200, pool_batch=16, learning_rate=0.03)
     task = gpn.Task(line.x_obs, targets, pool=line.pool)
@@ -84,24 +84,24 @@ def test_several_outputs_are_learnt_each_for_itself(quick: gpn.GPNConfig, line: 
 
 
 def test_images_with_convolutions_from_a_dataset_pool(quick: gpn.GPNConfig) -> None:
-    """Each step reads its pool batch and nothing more; both halves are told apart."""
+    """Each step reads its pool batch and nothing more; the classes are separated."""
     labeled, unlabeled = TinyImages(16), TinyImages(500)
     pool = gpn.DatasetPool(unlabeled, prefetch=0)
     task = gpn.Task(labeled.images, labeled.labels, pool=pool)
-    looked_at = unlabeled.reads
+    reads_before = unlabeled.reads
     config = quick.replace(
         prior=gpn.ConvPrior(channels=(4,)),
         trunk=gpn.ConvTrunk(channels=(4,), widths=(16,)),
         train=gpn.TrainConfig(steps=80, pool_batch=8, learning_rate=0.02),
     )
     posterior = gpn.GPN(config).fit(task, rng=0)
-    assert unlabeled.reads - looked_at == 80 * 8
+    assert unlabeled.reads - reads_before == 80 * 8
     fresh = unlabeled.images[16:116]
     predicted = posterior.probabilities(fresh, 100).argmax(-1)
     assert (predicted == unlabeled.labels[16:116]).float().mean() > 0.9
 
 
-def test_waves_let_a_small_network_follow_a_rough_prior(
+def test_fourier_features_let_a_small_network_follow_a_rough_prior(
     quick: gpn.GPNConfig, line: gpn.Task
 ) -> None:
     train = quick.train.replace(steps=100, learning_rate=0.03)
@@ -115,7 +115,7 @@ def test_waves_let_a_small_network_follow_a_rough_prior(
 
 
 @pytest.fixture
-def brief(quick: gpn.GPNConfig) -> gpn.GPNConfig:
+def short(quick: gpn.GPNConfig) -> gpn.GPNConfig:
     """Five steps, for what does not depend on how well a fit went."""
     return quick.replace(train=quick.train.replace(steps=5))
 
@@ -135,8 +135,8 @@ POOLS = {
 
 
 @pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS.keys())
-def test_a_float64_task_stays_float64(brief: gpn.GPNConfig, pool: Any) -> None:
-    posterior = gpn.GPN(brief).fit(float64_task(pool), rng=0)
+def test_a_float64_task_stays_float64(short: gpn.GPNConfig, pool: Any) -> None:
+    posterior = gpn.GPN(short).fit(float64_task(pool), rng=0)
     x = torch.zeros(2, 1)
     assert all(p.dtype == torch.float64 for p in posterior.generator.parameters())
     assert posterior.dtype == torch.float64
@@ -145,44 +145,44 @@ def test_a_float64_task_stays_float64(brief: gpn.GPNConfig, pool: Any) -> None:
     assert posterior.draw(rng=0)(x).dtype == torch.float64
 
 
-def test_float32_labels_with_a_float64_pool(brief: gpn.GPNConfig, line: gpn.Task) -> None:
+def test_float32_labels_with_a_float64_pool(short: gpn.GPNConfig, line: gpn.Task) -> None:
     task = gpn.Task(line.x_obs, line.y_obs, pool=line.x_obs.double().numpy())
-    assert gpn.GPN(brief).fit(task, rng=0).dtype == torch.float32
+    assert gpn.GPN(short).fit(task, rng=0).dtype == torch.float32
 
 
-def test_the_asked_for_dtype_is_used(brief: gpn.GPNConfig, line: gpn.Task) -> None:
-    config = brief.replace(train=brief.train.replace(dtype="float64"))
+def test_the_dtype_of_the_configuration_is_used(short: gpn.GPNConfig, line: gpn.Task) -> None:
+    config = short.replace(train=short.train.replace(dtype="float64"))
     assert gpn.GPN(config).fit(line, rng=0).dtype == torch.float64
 
 
-@pytest.mark.filterwarnings("ignore::gpn.GPNWarning")  # without a seed a brief fit may be doubtful
-def test_global_random_state_is_untouched(brief: gpn.GPNConfig, line: gpn.Task) -> None:
+@pytest.mark.filterwarnings("ignore::gpn.GPNWarning")  # without a seed a short fit may be doubtful
+def test_global_random_state_is_untouched(short: gpn.GPNConfig, line: gpn.Task) -> None:
     before = torch.get_rng_state()
-    posterior = gpn.GPN(brief).fit(line, rng=0)
+    posterior = gpn.GPN(short).fit(line, rng=0)
     posterior.sample(line.x_obs, 5, rng=0)
-    gpn.GPN(brief.replace(pairing="one")).fit(line)
+    gpn.GPN(short.replace(pairing="one")).fit(line)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_task_is_left_as_it_was(brief: gpn.GPNConfig, line: gpn.Task) -> None:
+def test_the_task_is_not_changed(short: gpn.GPNConfig, line: gpn.Task) -> None:
     x, y, pool = line.x_obs.clone(), line.y_obs.clone(), line.pool
-    gpn.GPN(brief).fit(line, rng=0)
+    gpn.GPN(short).fit(line, rng=0)
     assert torch.equal(line.x_obs, x)
     assert torch.equal(line.y_obs, y)
     assert line.pool is pool
 
 
-def test_a_posterior_is_frozen(brief: gpn.GPNConfig, line: gpn.Task) -> None:
-    posterior = gpn.GPN(brief).fit(line, rng=0)
+def test_a_posterior_is_frozen(short: gpn.GPNConfig, line: gpn.Task) -> None:
+    posterior = gpn.GPN(short).fit(line, rng=0)
     assert not posterior.generator.training
     assert not any(p.requires_grad for p in posterior.generator.parameters())
-    assert posterior.config == brief
+    assert posterior.config == short
     assert not posterior.sample(line.x_obs.clone().requires_grad_(), 3).requires_grad
 
 
-def test_a_draw_is_the_generator_at_one_standard_code(brief: gpn.GPNConfig, line: gpn.Task) -> None:
-    """Every function is g(·, z) for some z, and the codes that are used are N(0, I)."""
-    posterior = gpn.GPN(brief).fit(line, rng=0)
+def test_a_draw_is_the_generator_at_one_standard_code(short: gpn.GPNConfig, line: gpn.Task) -> None:
+    """Every function is g(·, z) for some z, and z ~ N(0, I)."""
+    posterior = gpn.GPN(short).fit(line, rng=0)
     batch: Any = posterior.functions(20_000, torch.Generator().manual_seed(0))
     codes = batch.keywords["codes"]
     assert codes.mean(0).abs().max() < 5 / 20_000**0.5
@@ -193,16 +193,16 @@ def test_a_draw_is_the_generator_at_one_standard_code(brief: gpn.GPNConfig, line
 
 @pytest.mark.parametrize("n_anchors", [3, 2])
 def test_codes_need_more_anchors_than_dimensions(
-    brief: gpn.GPNConfig, line: gpn.Task, n_anchors: int
+    short: gpn.GPNConfig, line: gpn.Task, n_anchors: int
 ) -> None:
     message = rf"exceed code_dim .*n_anchors={n_anchors} and code_dim=3; try n_anchors=30"
     with pytest.raises(ValueError, match=message):
-        gpn.GPN(brief.replace(n_anchors=n_anchors)).fit(line, rng=0)
+        gpn.GPN(short.replace(n_anchors=n_anchors)).fit(line, rng=0)
 
 
-def test_a_pool_is_needed(brief: gpn.GPNConfig, line: gpn.Task) -> None:
+def test_a_pool_is_needed(short: gpn.GPNConfig, line: gpn.Task) -> None:
     with pytest.raises(ValueError, match=r"must have a pool .*got pool=None; .*gpn\.box"):
-        gpn.GPN(brief).fit(gpn.Task(line.x_obs, line.y_obs), rng=0)
+        gpn.GPN(short).fit(gpn.Task(line.x_obs, line.y_obs), rng=0)
 
 
 def test_an_unknown_key_is_an_error() -> None:
@@ -212,18 +212,18 @@ def test_an_unknown_key_is_an_error() -> None:
         gpn.GPNConfig.paper(code_dims=5)
 
 
-def test_an_own_pool_needs_only_to_draw(brief: gpn.GPNConfig, line: gpn.Task) -> None:
+def test_a_users_pool_needs_only_draw(short: gpn.GPNConfig, line: gpn.Task) -> None:
     """A user's Pool is asked for `pool_batch` rows at each step."""
 
-    class Own(Pool):
+    class Uniform(Pool):
         sizes: list[int] = []  # noqa: RUF012
 
         def draw(self, m: int, rng: torch.Generator) -> Tensor:
             self.sizes.append(m)
             return torch.rand(m, 1, generator=rng)
 
-    own = Own()
-    task = gpn.Task(line.x_obs, line.y_obs, pool=own)
-    own.sizes.clear()
-    gpn.GPN(brief).fit(task, rng=0)
-    assert own.sizes == [16] * 5
+    pool = Uniform()
+    task = gpn.Task(line.x_obs, line.y_obs, pool=pool)
+    pool.sizes.clear()
+    gpn.GPN(short).fit(task, rng=0)
+    assert pool.sizes == [16] * 5

@@ -1,4 +1,4 @@
-"""Affine posteriors against many of their own draws, and a trained one against the exact GP."""
+"""Affine posteriors against many of their draws, and a trained one against the exact GP."""
 
 from statistics import NormalDist
 
@@ -18,7 +18,7 @@ X = torch.linspace(-1, 2, 7, dtype=torch.float64)[:, None]
 
 
 def affine(blocks: int = 1, noise_std: float | None = None) -> AffinePosterior:
-    """Two outputs and six code dimensions, never trained: any affine law will do."""
+    """Two outputs and six code dimensions, not trained: any affine function will do."""
     rng = torch.Generator().manual_seed(0)
     generator = AffineGenerator(gpn.MLPTrunk(widths=(16,)), (1,), 2, 6, rng, blocks=blocks)
     signature = Signature((1,), 2, is_classification=False)
@@ -36,7 +36,7 @@ class TestMoments:
         assert ((draws.var(0) - variance).abs() < 5 * variance * (2 / N) ** 0.5).all()
         torch.testing.assert_close(posterior.std(X), variance.sqrt())
 
-    def test_need_one_pass_together(self, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_need_one_forward_pass(self, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
         posterior, passes = affine(blocks), []
         features = posterior.generator.features.forward
         monkeypatch.setattr(
@@ -62,7 +62,7 @@ class TestMoments:
         for moment in (posterior.mean, posterior.variance, posterior.covariance):
             assert torch.equal(moment(X, n=2, rng=0), moment(X, n=3, rng=1))
 
-    def test_outputs_move_together_only_if_they_share_the_code(self, blocks: int) -> None:
+    def test_outputs_are_correlated_only_if_they_share_the_code(self, blocks: int) -> None:
         draws = affine(blocks).sample(X, N, rng=0)
         correlation = torch.stack([draws[:, row].T.corrcoef()[0, 1] for row in range(7)])
         if blocks == 2:
@@ -82,8 +82,8 @@ def test_intervals_are_gaussian_and_noise_adds_in_variance(level: float) -> None
         torch.testing.assert_close(high, posterior.mean(X) + half)
 
 
-def test_intervals_over_draws_know_the_noise_too(quick: gpn.GPNConfig, line: gpn.Task) -> None:
-    """The paper's generator: quantiles of draws, and of draws with noise on top."""
+def test_intervals_of_draws_include_the_noise(quick: gpn.GPNConfig, line: gpn.Task) -> None:
+    """The paper's generator: quantiles of draws, and of draws with added noise."""
     posterior = gpn.GPN(quick.replace(noise_std=5.0)).fit(line, rng=0)
     assert isinstance(posterior, ConcatPosterior)
     low, high = posterior.interval(line.x_obs, 0.9, 5000)
@@ -122,17 +122,17 @@ def test_a_thousand_functions_cost_one_pass_through_the_trunk() -> None:
     assert len(passes) == 2
 
 
-def test_one_function_for_ever_and_its_gradient() -> None:
+def test_a_drawn_function_is_fixed_and_differentiable() -> None:
     f = affine(blocks=2).draw(rng=3)
     assert torch.equal(f(X), f(X))
     torch.testing.assert_close(f(X[2:3]), f(X)[2:3])
     assert torch.autograd.gradcheck(f, (X.clone().requires_grad_(),))
 
 
-@pytest.mark.parametrize("ask", ["sample", "mean", "variance", "covariance", "interval"])
-def test_no_rows_give_no_answers(ask: str) -> None:
-    answer = getattr(affine(), ask)(X[:0])
-    assert all(part.numel() == 0 for part in (answer if ask == "interval" else [answer]))
+@pytest.mark.parametrize("question", ["sample", "mean", "variance", "covariance", "interval"])
+def test_no_rows_give_empty_results(question: str) -> None:
+    answer = getattr(affine(), question)(X[:0])
+    assert all(part.numel() == 0 for part in (answer if question == "interval" else [answer]))
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def many_labels() -> gpn.Task:
 
 
 def test_many_labels_give_the_exact_posterior(many_labels: gpn.Task) -> None:
-    """Conditioned anchors, on labels that no joint objective could take at each step."""
+    """By conditioned anchors: joint ones could not factor so many labels at each step."""
     trunk = gpn.MLPTrunk(widths=(128, 128), fourier=64)
     train = gpn.TrainConfig(steps=400, pool_batch=128, learning_rate=0.01)
     config = gpn.GPNConfig(noise_std=0.2, trunk=trunk, train=train)
@@ -157,4 +157,4 @@ def test_many_labels_give_the_exact_posterior(many_labels: gpn.Task) -> None:
     mean, std = posterior.mean(grid).double(), posterior.std(grid).double()
     assert float(marginal_w2(mean, std, truth.mean(grid), truth.std(grid))) < 0.03
     ratio = float((std / truth.std(grid)).mean())
-    assert ratio == pytest.approx(1.0, abs=0.15), "0.03 alone would not tell a too narrow band"
+    assert ratio == pytest.approx(1.0, abs=0.15), "a W2 of 0.03 allows a narrow band"

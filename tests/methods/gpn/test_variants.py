@@ -1,50 +1,34 @@
-"""Which variant a GPN picks, what it refuses, and what it tells about its choices."""
+"""Which variant a GPN chooses, which settings it refuses, and what it reports of its choice."""
 
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import gpn
-from gpn.methods.gpn import ConcatPosterior, GPNPosterior
-from gpn.methods.gpn.fitting import build as parts
-from gpn.methods.gpn.fitting.basis import FLOOR
+from gpn.methods.gpn import ConcatPosterior
+from gpn.methods.gpn.defaults import resolve
+from gpn.methods.gpn.fitting import build
+from gpn.methods.gpn.fitting.basis import pool_weights, prior_basis
+from gpn.methods.gpn.pool.mixture import MIN_WEIGHT
 from gpn.training.state import History
+from tests.methods.gpn.small import (
+    TINY,
+    WITHOUT_KERNEL,
+    classes,
+    context,
+    fit,
+    images,
+    rows,
+    targets,
+)
 
-TINY: dict[str, Any] = {
-    "trunk": gpn.MLPTrunk(widths=(8,)),
-    "train": gpn.TrainConfig(steps=4, pool_batch=8, label_batch=16),
-    "reference_rows": 32,
-}
-WITHOUT_KERNEL = gpn.MLPPrior(widths=(16,), activation="silu")
-
-
-def rows(n: int, dim: int, seed: int = 0) -> Tensor:
-    return torch.randn(n, dim, generator=torch.Generator().manual_seed(seed))
-
-
-def targets(n_labels: int, dim: int) -> gpn.Task:
-    """Labels of a smooth function, and a pool of forty rows."""
-    x = rows(n_labels, dim)
-    return gpn.Task(x, x[:, :1].sin(), pool=rows(40, dim, seed=1))
-
-
-def labels(n_labels: int, dim: int, n_classes: int = 2) -> gpn.Task:
-    x = rows(n_labels, dim)
-    return gpn.Task(x, (x[:, 0] > 0).long(), rows(40, dim, seed=1), n_classes=n_classes)
-
-
-def fit(task: gpn.Task, **settings: Any) -> GPNPosterior:
-    return gpn.GPN(gpn.GPNConfig(**{**TINY, **settings})).fit(task, rng=0)
-
-
-PICKED: dict[str, tuple[gpn.Task, dict[str, Any], tuple[str, str, bool]]] = {
+CHOSEN: dict[str, tuple[gpn.Task, dict[str, Any], tuple[str, str, bool]]] = {
     "few labels": (targets(6, 2), {}, ("joint", "equal", True)),
     "many labels": (targets(301, 1), {}, ("conditioned", "equal", True)),
     "many features": (targets(12, 20), {"beta": 0.1}, ("independent", "mixture", False)),
-    "few classified": (labels(12, 2), {}, ("joint", "equal", True)),
-    "many classified": (labels(301, 1), {"beta": 0.1}, ("independent", "mixture", False)),
+    "few classified": (classes(12, 2), {}, ("joint", "equal", True)),
+    "many classified": (classes(301, 1), {"beta": 0.1}, ("independent", "mixture", False)),
     "no kernel": (
         targets(6, 2),
         {"beta": 0.1, "prior": WITHOUT_KERNEL},
@@ -53,15 +37,15 @@ PICKED: dict[str, tuple[gpn.Task, dict[str, Any], tuple[str, str, bool]]] = {
 }
 
 
-@pytest.mark.parametrize(("task", "settings", "picked"), PICKED.values(), ids=PICKED.keys())
-def test_the_choice_stands_on_the_posterior(
-    task: gpn.Task, settings: dict[str, Any], picked: tuple[str, str, bool]
+@pytest.mark.parametrize(("task", "settings", "expected"), CHOSEN.values(), ids=CHOSEN.keys())
+def test_the_posterior_has_the_chosen_variant(
+    task: gpn.Task, settings: dict[str, Any], expected: tuple[str, str, bool]
 ) -> None:
     config = gpn.GPNConfig(**{**TINY, **settings})
     posterior = gpn.GPN(config).fit(task, rng=0)
     chosen = posterior.config
-    assert (chosen.anchor, chosen.pool_weights, chosen.target_noise) == picked
-    assert config.anchor == "auto", "the configuration that was given stays as it was"
+    assert (chosen.anchor, chosen.pool_weights, chosen.target_noise) == expected
+    assert config.anchor == "auto", "the user's configuration does not change"
     assert posterior.sample(task.x_obs, 3, rng=0).isfinite().all()
     assert isinstance(posterior.fit_report.history, History)
 
@@ -78,34 +62,34 @@ def test_the_choice_stands_on_the_posterior(
         (targets(64, 11), {"beta": 0.1}, "independent"),
         (targets(64, 11), {"pool_weights": "mixture"}, "independent"),
         (targets(64, 11), {"generator": "concat"}, "independent"),
-        (labels(300, 10), {}, "joint"),
-        (labels(64, 11), {}, "joint"),
-        (labels(64, 11), {"beta": 0.1}, "independent"),
-        (labels(64, 11, n_classes=5), {}, "independent"),
+        (classes(300, 10), {}, "joint"),
+        (classes(64, 11), {}, "joint"),
+        (classes(64, 11), {"beta": 0.1}, "independent"),
+        (classes(64, 11, n_classes=5), {}, "independent"),
         (targets(301, 10), {}, "conditioned"),
         (targets(301, 10), {"generator": "concat"}, "independent"),
         (targets(301, 10), {"codes": "learnt"}, "independent"),
-        (labels(301, 10), {}, "independent"),
+        (classes(301, 10), {}, "independent"),
         (targets(301, 10), {"anchor": "joint"}, "joint"),
     ],
 )
-def test_where_the_choice_turns(task: gpn.Task, settings: dict[str, Any], anchor: str) -> None:
+def test_where_the_choice_changes(task: gpn.Task, settings: dict[str, Any], anchor: str) -> None:
     """At 64 labels and 2 dimensions, or 10 for classes; at 1,000 labels of a wide table.
 
-    What is asked for is never overruled.
+    Settings are never overruled, and what was chosen is chosen again.
     """
     resolved = resolve(gpn.GPNConfig(**settings), task)
     assert resolved.anchor == anchor
-    assert resolved.trunk is not None
-    assert resolved.train is not None
-    assert resolved.resolved(task) == resolved
+    assert resolve(resolved.public(), task) == resolved
 
 
 def test_images_get_convolutions() -> None:
-    images = rows(4, 16).reshape(4, 1, 4, 4)
-    resolved = resolve(gpn.GPNConfig(), gpn.Task(images, [0, 1, 0, 1], pool=images))
+    resolved = resolve(gpn.GPNConfig(), images(4))
     assert resolved.anchor == "independent"
     assert isinstance(resolved.trunk, gpn.ConvTrunk)
+    for anchor in ("joint", "conditioned"):
+        resolved = resolve(gpn.GPNConfig(anchor=anchor), images(4, targets=True))
+        assert isinstance(resolved.trunk, gpn.ConvTrunk)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -132,13 +116,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("settings", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_does_not_go_together_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_contradictory_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         gpn.GPNConfig(**settings)
 
 
 def test_too_many_labels_for_joint_anchors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "MAX_JOINT_LABELS", 5)
+    monkeypatch.setattr(build, "MAX_JOINT_LABELS", 5)
     assert fit(targets(5, 1), anchor="joint", noise_std=0.1).config.anchor == "joint"
     message = r"at most 5 labels, got 6; use anchor='conditioned' .*or anchor='independent'"
     with pytest.raises(ValueError, match=message):
@@ -147,14 +131,14 @@ def test_too_many_labels_for_joint_anchors(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_conditioned_anchors_need_targets() -> None:
     with pytest.raises((TypeError, ValueError), match="conditioned anchors"):
-        fit(labels(12, 1), anchor="conditioned")
+        fit(classes(12, 1), anchor="conditioned")
 
 
-def test_auto_takes_pairing_into_account() -> None:
+def test_the_choice_depends_on_pairing() -> None:
     assert resolve(gpn.GPNConfig(pairing="one"), targets(6, 1)).anchor == "independent"
 
 
-def test_few_axes_warn_and_say_how_much_they_hold() -> None:
+def test_too_few_axes_warn_and_report_the_explained_variance() -> None:
     pool = torch.linspace(-2, 2, 40)[:, None]
     task = gpn.Task(pool[::8], pool[::8], pool=pool)
     with pytest.warns(UserWarning, match=r"the code axes .*they hold \d\d%; raise n_axes"):
@@ -166,7 +150,7 @@ def test_few_axes_warn_and_say_how_much_they_hold() -> None:
 
 
 @pytest.mark.parametrize("pairing", ["every", "one"])
-def test_looked_up_anchors_are_the_computed_ones(
+def test_tabulated_anchors_equal_computed_ones(
     pairing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The paper's prior networks at a stored pool: a table, unless it would be too large."""
@@ -183,12 +167,12 @@ def test_looked_up_anchors_are_the_computed_ones(
         return networks(self, rows)
 
     monkeypatch.setattr(gpn.core.priors.prior.Prior, "__call__", counted)
-    looked_up = gpn.GPN(config).fit(task, rng=0).sample(x, 5, rng=1)
-    assert len(calls) == 1, "the networks are asked once"
-    monkeypatch.setattr(parts, "MAX_TABLE_NUMBERS", 10)
+    tabulated = gpn.GPN(config).fit(task, rng=0).sample(x, 5, rng=1)
+    assert len(calls) == 1, "the prior networks are evaluated once"
+    monkeypatch.setattr(build, "MAX_TABLE_NUMBERS", 10)
     computed = gpn.GPN(config).fit(task, rng=0).sample(x, 5, rng=1)
     assert len(calls) == 1 + 60
-    torch.testing.assert_close(looked_up, computed, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(tabulated, computed, rtol=1e-3, atol=1e-3)
 
 
 def test_one_label_is_enough_for_independent_anchors() -> None:
@@ -197,35 +181,41 @@ def test_one_label_is_enough_for_independent_anchors() -> None:
 
 
 def test_pool_rows_like_the_labels_are_anchored_less() -> None:
-    """Half of the pool from the labels' law, half far away: weights near the floor, and near 1."""
+    """Half of the pool is distributed as the labels, half is far away: small weights, and large."""
     near, far = rows(200, 2, seed=1), rows(200, 2, seed=2) + 6.0
     x = rows(200, 2)
     task = gpn.Task(x, x[:, :1], pool=torch.cat([near, far]))
     trunk = gpn.MLPTrunk(widths=(32, 32))
     train = gpn.TrainConfig(steps=4, pool_batch=8, label_batch=64, learning_rate=0.01)
-    settings = {"beta": 0.1, "trunk": trunk, "train": train, "synthetic_outliers": 0.0}
-    report = fit(task, anchor="independent", **settings).report
-    weights, stored = report["pool_weights"], report["pool_rows"]
+    settings: dict[str, Any] = {"beta": 0.1, "trunk": trunk, "train": train, "synthetic_ood": 0.0}
+    one = context(task, anchor="independent", **settings)
+    stored = prior_basis(one).pool.rows
+    found = pool_weights(one, prior_basis(one).pool)
+    assert found is not None
+    weights = found.weights
     assert weights.shape == (400,)
     assert set(map(tuple, stored.tolist())) == set(map(tuple, task.pool.rows.tolist()))
     is_far = stored[:, 0] > 3.0
     assert weights[is_far].mean() > 0.9
     assert weights[~is_far].median() < 0.1
     assert weights[~is_far].mean() < 0.3
-    assert weights.min() >= FLOOR
+    assert weights.min() >= MIN_WEIGHT
     assert weights.max() <= 1.0
-    assert report["labeled_share"] == pytest.approx(0.5, abs=0.15)
+    report = fit(task, anchor="independent", **settings).fit_report
+    assert report.pool is not None
+    assert report.pool == found.composition, "the fit has the same weights"
+    assert report.pool.labeled_share == pytest.approx(0.5, abs=0.15)
 
 
 def test_equal_weights_train_no_classifier() -> None:
-    report = fit(targets(6, 2), anchor="independent", beta=0.1, pool_weights="equal").report
-    assert "pool_weights" not in report
+    posterior = fit(targets(6, 2), anchor="independent", beta=0.1, pool_weights="equal")
+    assert posterior.fit_report.pool is None
 
 
 @pytest.mark.parametrize(
     "settings", [{"anchor": "independent", "codes": "learnt"}, {"anchor": "joint"}]
 )
-def test_mixture_weights_are_never_ignored_in_silence(settings: dict[str, str]) -> None:
+def test_mixture_weights_that_would_be_ignored_are_refused(settings: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="mixture weights belong to independent anchors"):
         gpn.GPNConfig(pool_weights="mixture", **settings)
 
@@ -243,7 +233,7 @@ def test_target_noise_of_stored_anchors_widens_the_spread_at_the_labels(
 
 
 @pytest.mark.parametrize("anchor", ["joint", "independent"])
-@pytest.mark.parametrize("task", [targets(12, 2), labels(12, 2)], ids=["targets", "classes"])
+@pytest.mark.parametrize("task", [targets(12, 2), classes(12, 2)], ids=["targets", "classes"])
 def test_spectral_codes_with_the_concat_generator_train(anchor: str, task: gpn.Task) -> None:
     train = gpn.TrainConfig(steps=30, pool_batch=8, learning_rate=0.01)
     settings = {"anchor": anchor, "generator": "concat", "beta": 0.1, "train": train}

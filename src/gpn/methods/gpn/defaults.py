@@ -98,6 +98,12 @@ REGIMES = (
     ),
     Regime(
         goal="conditioned",
+        inputs="image",
+        train={"steps": 2000, "label_batch": 64, "pool_batch": 64, "learning_rate": 2e-3},
+        measured="as tables with few inputs; images have convolutions",
+    ),
+    Regime(
+        goal="conditioned",
         trunk=MLPTrunk(widths=(256, 256), activation="relu", ramps=16),
         train={"steps": 2000, "label_batch": 64, "pool_batch": 64, "learning_rate": 2e-3},
         measured="tests/theory/test_default_choices: 40 labels of 20 columns, spread within 10 %",

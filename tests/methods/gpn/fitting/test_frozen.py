@@ -1,4 +1,4 @@
-"""A frozen trunk: its features are computed once, and only the head learns."""
+"""A frozen trunk: its features are computed once, and only the head is trained."""
 
 import copy
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import gpn
 from gpn.methods import registry
 
-SEEN: list[Tensor] = []  # beside the module, of which every fit makes a copy
+SEEN: list[Tensor] = []  # not in the module, which every fit copies
 TINY: dict[str, Any] = {"train": gpn.TrainConfig(steps=30, pool_batch=8)}
 VARIANTS: dict[str, dict[str, Any]] = {
     "joint": {"anchor": "joint"},
@@ -21,7 +21,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 class Spy(nn.Module):
-    """Six features of the plane, some of them normalised; every row that comes is written down."""
+    """Six features of the plane, with batch norm and dropout; records every row that it sees."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,18 +49,18 @@ def bowl() -> gpn.Task:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_features_are_computed_once_and_nothing_of_them_changes(
+def test_features_are_computed_once_and_the_module_does_not_change(
     variant: str, body: Spy, bowl: gpn.Task
 ) -> None:
     before = copy.deepcopy(body.state_dict())
     config = gpn.GPNConfig(trunk=gpn.ModuleTrunk(module=body), **VARIANTS[variant], **TINY)
     posterior = gpn.GPN(config).fit(bowl, rng=0)
-    probe, *rest = SEEN  # two rows of zeros tell the number of features
+    probe, *rest = SEEN  # two rows of zeros show the number of features
     assert len(probe) == 2
     assert sum(map(len, rest)) == 12 + 40
-    kept = posterior.generator.features.state_dict()
+    after = posterior.generator.features.state_dict()
     for name, value in before.items():
-        assert torch.equal(kept[f"module.{name}"], value), name
+        assert torch.equal(after[f"module.{name}"], value), name
         assert torch.equal(body.state_dict()[name], value), name
     assert posterior.config.trunk is config.trunk
     rows = torch.rand(5, 2, generator=torch.Generator().manual_seed(1))
@@ -68,7 +68,7 @@ def test_features_are_computed_once_and_nothing_of_them_changes(
 
 
 def test_a_head_on_frozen_features_is_a_gpn_on_those_features(bowl: gpn.Task) -> None:
-    """With features that are the rows themselves, already of one scale, nothing is different."""
+    """Where the features are the rows, already scaled, the two fits agree."""
     assert isinstance(bowl.pool, gpn.TensorPool)
     everything = torch.cat([bowl.x_obs, bowl.pool.rows])
     mean, std = everything.mean(0), everything.std(0, correction=0)
@@ -81,9 +81,9 @@ def test_a_head_on_frozen_features_is_a_gpn_on_those_features(bowl: gpn.Task) ->
     trunk, train = {"widths": (64,)}, gpn.TrainConfig(steps=800, learning_rate=5e-3)
     head = gpn.GPNConfig(trunk=gpn.ModuleTrunk(module=plain, **trunk), train=train, **shared)
     whole = gpn.GPNConfig(trunk=gpn.MLPTrunk(**trunk), train=train, **shared)
-    ours, theirs = gpn.GPN(head).fit(scaled, rng=0), gpn.GPN(whole).fit(scaled, rng=0)
+    on_features, on_rows = (gpn.GPN(config).fit(scaled, rng=0) for config in (head, whole))
     rows = scaled.x_obs
-    torch.testing.assert_close(ours.mean(rows), theirs.mean(rows), atol=0.05, rtol=0.0)
+    torch.testing.assert_close(on_features.mean(rows), on_rows.mean(rows), atol=0.05, rtol=0.0)
 
 
 def test_an_endless_pool_is_sampled_once(body: Spy, bowl: gpn.Task) -> None:
@@ -93,7 +93,7 @@ def test_an_endless_pool_is_sampled_once(body: Spy, bowl: gpn.Task) -> None:
     assert sum(map(len, SEEN[1:])) == 12 + 64
 
 
-def test_augmented_rows_have_no_features_to_keep(body: Spy, bowl: gpn.Task) -> None:
+def test_augmented_rows_are_refused(body: Spy, bowl: gpn.Task) -> None:
     assert isinstance(bowl.pool, gpn.TensorPool)
     augmented = gpn.Task(bowl.x_obs, bowl.y_obs, bowl.pool.rows, augment=lambda x, rng: x)
     config = gpn.GPNConfig(trunk=gpn.ModuleTrunk(module=body), **TINY)
@@ -101,21 +101,22 @@ def test_augmented_rows_have_no_features_to_keep(body: Spy, bowl: gpn.Task) -> N
         gpn.GPN(config).fit(augmented, rng=0)
 
 
-def test_images_get_their_made_up_strangers() -> None:
+def test_images_get_synthetic_outliers() -> None:
     body = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()).requires_grad_(False)
     rng = torch.Generator().manual_seed(0)
     task = gpn.Task(torch.rand(20, 1, 6, 6, generator=rng), torch.arange(20) % 2, pool=None)
     task = task.with_inputs(task.x_obs, gpn.TensorPool(torch.rand(30, 1, 6, 6, generator=rng)))
     config = gpn.GPNConfig(beta=0.1, trunk=gpn.ModuleTrunk(module=body), n_axes=10, **TINY)
     posterior = gpn.GPN(config).fit(task, rng=0)
-    assert posterior.config.synthetic_outliers == pytest.approx(1 / 3)
-    assert posterior.report["pool_rows"].shape == (45, 32)
+    assert posterior.config.synthetic_ood == pytest.approx(1 / 3)
     assert posterior.fit_report.synthetic_rows == 15
-    assert posterior.report["pool_judged"] + posterior.report["pool_repeats"] == 30
+    pool = posterior.fit_report.pool
+    assert pool is not None
+    assert pool.n_classified + pool.n_duplicates == 30
     assert posterior.probabilities(task.x_obs).shape == (20, 2)
 
 
-def test_an_estimator_gives_a_frozen_module_the_units_it_knows(body: Spy) -> None:
+def test_an_estimator_gives_a_frozen_module_unscaled_rows(body: Spy) -> None:
     rng = np.random.default_rng(0)
     x = rng.uniform(1000, 2000, (60, 2))
     config = gpn.GPNConfig(anchor="independent", beta=0.1, noise_std=0.1, **TINY)
@@ -126,19 +127,23 @@ def test_an_estimator_gives_a_frozen_module_the_units_it_knows(body: Spy) -> Non
 
 
 @pytest.mark.parametrize("method", ["dropout", "ensemble-or", "sngp"])
-def test_the_rivals_leave_a_frozen_module_alone(method: str, body: Spy, bowl: gpn.Task) -> None:
+def test_baselines_do_not_change_a_frozen_module(method: str, body: Spy, bowl: gpn.Task) -> None:
     trunk = gpn.ModuleTrunk(module=body, widths=(8,))
     posterior: Any = registry.get(method, trunk=trunk, **TINY).fit(bowl, rng=0)
-    kept = {name: value for name, value in posterior.tensors().items() if "running_mean" in name}
-    assert kept
-    for value in kept.values():
-        assert not value.any(), "batch norm has kept its statistics"
+    means = {name: value for name, value in posterior.tensors().items() if "running_mean" in name}
+    assert means
+    for value in means.values():
+        assert not value.any(), "the statistics of batch norm are those of the user's module"
 
 
-def test_a_head_that_diverges_leaves_a_posterior_of_rows(body: Spy, bowl: gpn.Task) -> None:
+@pytest.mark.parametrize("anchor", ["joint", "independent"])
+def test_the_error_of_a_diverging_head_carries_a_posterior_of_rows(
+    anchor: str, body: Spy, bowl: gpn.Task
+) -> None:
+    """With independent anchors a trial of β diverges, before the fit itself begins."""
     train = gpn.TrainConfig(steps=60, pool_batch=8, optimiser="sgd", learning_rate=1e6)
     trunk = gpn.ModuleTrunk(module=body)
-    config = gpn.GPNConfig(trunk=trunk, anchor="joint", noise_std=0.1, train=train)
+    config = gpn.GPNConfig(trunk=trunk, anchor=anchor, noise_std=0.1, train=train)
     with pytest.raises(gpn.TrainingDiverged) as caught:
         gpn.GPN(config).fit(bowl, rng=0)
     assert caught.value.posterior is not None

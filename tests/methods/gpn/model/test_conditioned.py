@@ -1,4 +1,4 @@
-"""Conditioning in feature space is Bayesian linear regression, and its axes are the best ones."""
+"""Conditioning in feature space is Bayesian linear regression, and its axes are optimal."""
 
 import pytest
 import torch
@@ -34,38 +34,39 @@ def conditioned(n_axes: int = N_FEATURES) -> FeaturePosterior:
 
 
 def test_with_all_axes_it_is_bayesian_linear_regression() -> None:
-    given, (mean, covariance) = conditioned(), textbook()
-    torch.testing.assert_close(given.mean, mean)
-    torch.testing.assert_close(given.axes @ given.axes.T, covariance)
-    assert given.kept == pytest.approx(1.0)
+    posterior, (mean, covariance) = conditioned(), textbook()
+    torch.testing.assert_close(posterior.mean, mean)
+    torch.testing.assert_close(posterior.axes @ posterior.axes.T, covariance)
+    assert posterior.explained_variance == pytest.approx(1.0)
 
 
 def test_it_is_the_gaussian_process_of_these_features() -> None:
     """K = Ψ Ψᵀ: μ = K_xo (K_oo + σ² I)⁻¹ y and Σ = K_xx − K_xo (K_oo + σ² I)⁻¹ K_ox."""
-    given = conditioned()
+    posterior = conditioned()
     cross = PSI @ PSI_OBS.T
     inverse = torch.linalg.inv(PSI_OBS @ PSI_OBS.T + SIGMA**2 * torch.eye(9).double())
-    torch.testing.assert_close(PSI @ given.mean, cross @ inverse @ Y_OBS)
-    columns = PSI @ given.axes
+    torch.testing.assert_close(PSI @ posterior.mean, cross @ inverse @ Y_OBS)
+    columns = PSI @ posterior.axes
     torch.testing.assert_close(columns @ columns.T, PSI @ PSI.T - cross @ inverse @ cross.T)
 
 
 @pytest.mark.parametrize("n_axes", [1, 2, 4])
-def test_fewer_axes_keep_the_most_pool_variance_that_so_many_can(n_axes: int) -> None:
+def test_fewer_axes_explain_as_much_pool_variance_as_possible(n_axes: int) -> None:
     """Eckart and Young: the first q eigenvalues of the posterior covariance on the pool."""
-    given, covariance = conditioned(n_axes), textbook()[1]
+    posterior, covariance = conditioned(n_axes), textbook()[1]
     values = torch.linalg.eigvalsh(PSI_POOL @ covariance @ PSI_POOL.T).flip(0)
-    assert given.axes.shape == (N_FEATURES, n_axes)
-    assert given.kept == pytest.approx(float(values[:n_axes].sum() / values.sum()))
-    held = (PSI_POOL @ given.axes).square().sum()
-    torch.testing.assert_close(held, values[:n_axes].sum())
+    assert posterior.axes.shape == (N_FEATURES, n_axes)
+    share = float(values[:n_axes].sum() / values.sum())
+    assert posterior.explained_variance == pytest.approx(share)
+    explained = (PSI_POOL @ posterior.axes).square().sum()
+    torch.testing.assert_close(explained, values[:n_axes].sum())
 
 
 @pytest.mark.parametrize("n_axes", [1, 3, N_FEATURES])
 def test_targets_have_the_full_marginal_variance(n_axes: int) -> None:
-    """diag(Ψ S Ψᵀ) at every row, however few the axes; with all axes, the whole covariance."""
-    given, (weights, covariance) = conditioned(n_axes), textbook()
-    mean, axes = given.targets(PSI)
+    """diag(Ψ S Ψᵀ) at every row, for any number of axes; with all axes, the whole covariance."""
+    posterior, (weights, covariance) = conditioned(n_axes), textbook()
+    mean, axes = posterior.targets(PSI)
     exact = PSI @ covariance @ PSI.T
     torch.testing.assert_close(mean, PSI @ weights)
     torch.testing.assert_close((axes @ axes.T).diagonal(), exact.diagonal())
@@ -73,20 +74,20 @@ def test_targets_have_the_full_marginal_variance(n_axes: int) -> None:
         torch.testing.assert_close(axes @ axes.T, exact)
 
 
-def test_no_information_leaves_the_prior_and_much_of_it_leaves_nothing() -> None:
+def test_noisy_labels_give_the_prior_and_exact_ones_no_variance() -> None:
     vague = condition(PSI_OBS, Y_OBS, PSI_POOL, 1e6, N_FEATURES)
     torch.testing.assert_close(vague.axes @ vague.axes.T, torch.eye(N_FEATURES).double())
     assert vague.mean.abs().max() < 1e-9
-    sure = condition(PSI_OBS, Y_OBS, PSI_POOL, 1e-4, N_FEATURES)
-    assert (sure.axes @ sure.axes.T).abs().max() < 1e-6
+    certain = condition(PSI_OBS, Y_OBS, PSI_POOL, 1e-4, N_FEATURES)
+    assert (certain.axes @ certain.axes.T).abs().max() < 1e-6
 
 
-def test_distilling_asks_for_the_expected_squared_gap() -> None:
-    """E_z ‖g(x, z) − (mean + axes z)‖², against many codes; zero codes are the means alone."""
+def test_the_distillation_objective_is_the_expected_squared_gap() -> None:
+    """E_z ‖g(x, z) − (mean + axes z)‖² in closed form against many codes."""
     rng = torch.Generator().manual_seed(0)
-    given, x = conditioned(3), torch.randn(40, 2, generator=rng, dtype=torch.float64)
+    posterior, x = conditioned(3), torch.randn(40, 2, generator=rng, dtype=torch.float64)
     generator = AffineGenerator(MLPTrunk(widths=(8,)), (2,), 2, 2 * 3, rng, blocks=2).double()
-    mean, axes = PSI_POOL @ given.mean, PSI_POOL @ given.axes
+    mean, axes = PSI_POOL @ posterior.mean, PSI_POOL @ posterior.axes
     picked, n_labels = torch.tensor([3, 8, 17, 17, 30]), 10
     on_labels, on_pool = picked.split([2, 3])
     batch = Batch(x[on_labels], mean[on_labels], on_labels, x[on_pool], on_pool - n_labels)
@@ -94,6 +95,6 @@ def test_distilling_asks_for_the_expected_squared_gap() -> None:
         loss = DistillationObjective(generator, n_labels, mean, axes).terms(batch, rng)["anchor"]
         codes = torch.randn(20_000, 6, generator=rng, dtype=torch.float64)
         parts = codes.reshape(-1, 2, 3)
-        wanted = mean[picked] + torch.einsum("nr,kor->kno", axes[picked], parts)
-        gaps = (generator(x[picked], codes) - wanted).square().sum(-1).mean(-1)
+        expected = mean[picked] + torch.einsum("nr,kor->kno", axes[picked], parts)
+        gaps = (generator(x[picked], codes) - expected).square().sum(-1).mean(-1)
     assert abs(float(gaps.mean() - loss)) < 4 * float(gaps.std()) / 20_000**0.5

@@ -1,4 +1,4 @@
-"""g(x, z): the written form against literal concatenation, and the two ways of pairing."""
+"""g(x, z) against literal concatenation, and the two ways to pair rows with codes."""
 
 import copy
 
@@ -16,7 +16,7 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def own_module() -> nn.Module:
+def user_module() -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return nn.Sequential(nn.Linear(2, 6), nn.Tanh())
@@ -24,9 +24,9 @@ def own_module() -> nn.Module:
 
 TRUNKS = {
     "mlp": (gpn.MLPTrunk(widths=(7, 5)), (2,)),
-    "waves": (gpn.MLPTrunk(widths=(7,), fourier=4), (2,)),
+    "fourier": (gpn.MLPTrunk(widths=(7,), fourier=4), (2,)),
     "conv": (gpn.ConvTrunk(channels=(3, 4), widths=(7, 5)), (1, 5, 6)),
-    "own": (gpn.ModuleTrunk(module=own_module(), widths=(7,)), (2,)),
+    "module": (gpn.ModuleTrunk(module=user_module(), widths=(7,)), (2,)),
 }
 
 
@@ -59,11 +59,11 @@ class TestConcat:
 
     def test_randomness_is_the_argument(self, trunk: Trunk, shape: tuple[int, ...]) -> None:
         before = torch.get_rng_state()
-        first, again, other = (
+        first, repeated, other = (
             ConcatGenerator(trunk, shape, 2, 3, seeded(seed)) for seed in (1, 1, 2)
         )
         assert torch.equal(torch.get_rng_state(), before)
-        assert torch.equal(first.join.weight, again.join.weight)
+        assert torch.equal(first.join.weight, repeated.join.weight)
         assert not torch.equal(first.join.weight, other.join.weight)
 
     def test_every_parameter_and_the_code_get_a_gradient(
@@ -79,7 +79,7 @@ class TestConcat:
             assert parameter.grad.abs().max() > 0, name
 
 
-def test_rows_and_codes_do_not_mix() -> None:
+def test_rows_and_codes_are_independent() -> None:
     """g(x, z) of one pair does not depend on which other rows and codes are asked for."""
     generator = ConcatGenerator(gpn.MLPTrunk(widths=(7, 5)), (2,), 2, 3, seeded())
     x, codes = torch.randn(5, 2, generator=seeded(1)), torch.randn(4, 3, generator=seeded(2))
@@ -88,7 +88,7 @@ def test_rows_and_codes_do_not_mix() -> None:
 
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_a_head_per_code_is_b_plus_a_z(blocks: int) -> None:
-    """Few codes at many rows go through heads of their own, many codes through the columns."""
+    """Few codes at many rows have a head each; many codes share the columns."""
     generator = AffineGenerator(gpn.MLPTrunk(widths=(7, 5)), (2,), 3, 12, seeded(), blocks).eval()
     x, codes = torch.randn(40, 2, generator=seeded(1)), torch.randn(50, 12, generator=seeded(2))
     columns = generator.columns(x)
@@ -114,20 +114,20 @@ def test_moments_are_b_and_the_sum_of_squared_columns(blocks: int, code_dim: int
     torch.testing.assert_close(draws.var(0), variance, atol=0.01, rtol=0.1)
 
 
-def test_own_trunk_is_trained_as_a_copy(quick: gpn.GPNConfig, classes: gpn.Task) -> None:
-    own = own_module()
-    before = copy.deepcopy(own.state_dict())
-    config = quick.replace(trunk=gpn.ModuleTrunk(module=own, widths=(16,)))
+def test_a_users_module_is_trained_as_a_copy(quick: gpn.GPNConfig, classes: gpn.Task) -> None:
+    module = user_module()
+    before = copy.deepcopy(module.state_dict())
+    config = quick.replace(trunk=gpn.ModuleTrunk(module=module, widths=(16,)))
     posterior = gpn.GPN(config).fit(classes, rng=0)
     trained = posterior.generator.features.state_dict()
-    assert own.training
-    assert all(parameter.requires_grad for parameter in own.parameters())
-    for name, value in own.state_dict().items():
-        assert torch.equal(value, before[name]), "the user's module must stay as it was"
-        assert not torch.equal(value, trained[name]), "its copy must have learnt"
+    assert module.training
+    assert all(parameter.requires_grad for parameter in module.parameters())
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name]), "the user's module must not change"
+        assert not torch.equal(value, trained[name]), "its copy must be trained"
 
 
-def test_codes_start_standard_and_noise_has_its_scale() -> None:
+def test_codes_start_at_a_standard_normal_and_noise_has_its_scale() -> None:
     embedding = Embedding(5000, 3, seeded())
     assert embedding.codes.mean(0).abs().max() < 5 / 5000**0.5
     torch.testing.assert_close(embedding.codes.var(0), torch.ones(3), rtol=0.1, atol=0.0)
@@ -137,7 +137,7 @@ def test_codes_start_standard_and_noise_has_its_scale() -> None:
 
 
 @pytest.mark.parametrize("n_anchors", [2, 3])
-def test_codes_need_room_to_spread(n_anchors: int) -> None:
+def test_codes_need_more_anchors_than_dimensions(n_anchors: int) -> None:
     with pytest.raises(
         ValueError, match=rf"n_anchors={n_anchors} and code_dim=3; try n_anchors=30"
     ):

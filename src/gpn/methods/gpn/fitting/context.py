@@ -113,7 +113,7 @@ class FitContext:
 
     def for_trial(self, config: ResolvedConfig, task: Task) -> "FitContext":
         """A training run on other labels of the same rows, for what the fit searches."""
-        return replace(self, config=config, task=task, frozen=None)
+        return replace(self, config=config, task=task)
 
 
 def on_features(context: FitContext) -> FitContext:

@@ -77,15 +77,20 @@ class TrainingProblem:
                 raise
 
     def posterior(self, history: History | None = None) -> GPNPosterior:
-        """What was trained, with all that the fit found out."""
-        context, generator = self.context, self.objective.generator
-        report = self.fit_report(history)
-        if context.frozen is None:
-            return make_posterior(generator, context.task.signature, context.config, report)
-        frozen, found = context.frozen, context.config
+        """What was trained, with all that the fit found out; a function of the user's rows."""
+        frozen, found = self.context.frozen, self.context.config
+        if frozen is None:
+            return self.posterior_of_inputs(history)
+        generator = self.objective.generator
         generator.features = frozen.features
         config = frozen.config.replace(beta=found.beta, noise_std=found.noise_std)
-        return make_posterior(generator, frozen.signature, config, report)
+        return make_posterior(generator, frozen.signature, config, self.fit_report(history))
+
+    def posterior_of_inputs(self, history: History | None = None) -> GPNPosterior:
+        """The same as a function of the context's inputs: features, where the trunk is frozen."""
+        context, generator = self.context, self.objective.generator
+        report = self.fit_report(history)
+        return make_posterior(generator, context.task.signature, context.config, report)
 
     def fit_report(self, history: History | None) -> FitReport:
         """What building and training found out."""

@@ -65,7 +65,7 @@ def mixture_weights(
         atypical[is_new] = pool < labeled.quantile(ATYPICAL_SHARE)
     n_classified = int(is_new[:n_real].sum())
     composition = PoolComposition(
-        labeled_share=float(labeled_like.mean()),
+        labeled_share=float(labeled_like[:n_real].mean()),
         atypical_share=float(atypical[:n_real].sum()) / max(1, n_classified),
         n_labels=len(x_obs),
         n_classified=n_classified,
