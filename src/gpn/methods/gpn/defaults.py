@@ -3,7 +3,7 @@
 Each row of the table says which measurement chose it; files are under `experiments/results`.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ TRUNKS: dict[str, Trunk] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Regime:
     """Defaults for one kind of task, and the measurement that chose them.
 
@@ -48,11 +48,12 @@ class Regime:
     """
 
     goal: str
-    measured: str
-    train: dict[str, Any]
     labels: str | None = None
     inputs: str | None = None
     weights: str | None = None
+    _: KW_ONLY
+    train: dict[str, Any]
+    measured: str
     trunk: Trunk | None = None
     prior: PriorSpec = PAPER_PRIOR
     synthetic_ood: float = 0.0
@@ -63,105 +64,53 @@ class Regime:
         return self.goal == goal and all(mine in (None, theirs) for mine, theirs in wanted)
 
 
+JOINT: dict[str, Any] = {"steps": 2000, "pool_batch": 128, "learning_rate": 5e-3}
+CONDITIONED: dict[str, Any] = {
+    "steps": 2000,
+    "label_batch": 64,
+    "pool_batch": 64,
+    "learning_rate": 2e-3,
+}
+DETECT: dict[str, Any] = {"learning_rate": 1e-3, "weight_decay": 0.3}
+WIDE_TARGETS: dict[str, Any] = {
+    "trunk": MLPTrunk(widths=(512, 512), activation="relu", dropout=0.15, ramps=12),
+    "prior": MLPPrior(prior_variance=(40.0, 6.0)),
+}
+
+# fmt: off
 REGIMES = (
-    Regime(
-        goal="joint",
-        labels="targets",
-        inputs="one",
-        train={"steps": 2000, "pool_batch": 64, "learning_rate": 5e-3},
-        measured="fidelity/six-points: W2 to the exact posterior 0.0006",
-    ),
-    Regime(
-        goal="joint",
-        labels="targets",
-        train={"steps": 2000, "pool_batch": 128, "learning_rate": 5e-3},
-        measured="fidelity/surface: W2 0.020",
-    ),
-    Regime(
-        goal="joint",
-        labels="classes",
-        train={"steps": 1000, "pool_batch": 64, "learning_rate": 5e-3},
-        measured="fidelity/three-classes: total variation to long chains 0.005",
-    ),
-    Regime(
-        goal="conditioned",
-        inputs="one",
-        train={"steps": 2000, "label_batch": 64, "pool_batch": 64, "learning_rate": 5e-3},
-        measured="fidelity/six-points and gap: W2 0.0015 and 0.0017",
-    ),
-    Regime(
-        goal="conditioned",
-        inputs="few",
-        trunk=MLPTrunk(widths=(512, 512), fourier=256),
-        train={"steps": 2000, "label_batch": 64, "pool_batch": 64, "learning_rate": 2e-3},
-        measured="fidelity/reach: W2 0.017 to 0.023 from 100 to 10,000 labels",
-    ),
-    Regime(
-        goal="conditioned",
-        inputs="image",
-        train={"steps": 2000, "label_batch": 64, "pool_batch": 64, "learning_rate": 2e-3},
-        measured="as tables with few inputs; images have convolutions",
-    ),
-    Regime(
-        goal="conditioned",
-        trunk=MLPTrunk(widths=(256, 256), activation="relu", ramps=16),
-        train={"steps": 2000, "label_batch": 64, "pool_batch": 64, "learning_rate": 2e-3},
-        measured="tests/theory/test_default_choices: 40 labels of 20 columns, spread within 10 %",
-    ),
-    Regime(
-        goal="detect",
-        inputs="image",
-        train={"learning_rate": 1e-3, "weight_decay": 0.3},
-        synthetic_ood=1 / 3,
-        measured="cifar10: OOD AUC 0.9998; cifar10/pool-share: without OOD images 0.829",
-    ),
-    Regime(
-        goal="detect",
-        labels="targets",
-        inputs="many",
-        weights="mixture",
-        trunk=MLPTrunk(widths=(512, 512), activation="relu", dropout=0.15, ramps=12),
-        train={"learning_rate": 1e-3, "weight_decay": 2.0, "pool_batch": 64},
-        prior=MLPPrior(prior_variance=(40.0, 6.0)),
-        fill_ood=True,
-        measured="superconductor: OOD AUC 0.981, OOD CI-correct 94.0 %",
-    ),
-    Regime(
-        goal="detect",
-        labels="targets",
-        inputs="many",
-        trunk=MLPTrunk(widths=(512, 512), activation="relu", dropout=0.15, ramps=12),
-        train={"learning_rate": 1e-3, "weight_decay": 2.0, "pool_batch": 128},
-        prior=MLPPrior(prior_variance=(40.0, 6.0)),
-        measured="as with mixture weights, but rows of little weight fill half of a batch",
-    ),
-    Regime(
-        goal="detect",
-        labels="classes",
-        inputs="many",
-        trunk=MLPTrunk(widths=(256, 256), activation="relu"),
-        train={"learning_rate": 1e-3, "weight_decay": 1.0, "pool_batch": 128},
-        measured="tests/theory/test_default_choices: digits, 400 labels, as logistic regression",
-    ),
-    Regime(
-        goal="detect",
-        labels="targets",
-        train={"learning_rate": 1e-3, "weight_decay": 0.3},
-        fill_ood=True,
-        measured="fidelity/surface/gpn-mixture: W2 1.9, so that it is no default",
-    ),
-    Regime(
-        goal="detect",
-        labels="classes",
-        train={"learning_rate": 1e-3, "weight_decay": 0.3},
-        measured="fidelity/three-classes/gpn-mixture: total variation 0.44; for many labels only",
-    ),
-    Regime(
-        goal="paper",
-        train={"learning_rate": 1e-3},
-        measured="superconductor/gpn-paper: OOD AUC 0.940",
-    ),
+    Regime("joint", "targets", "one", train=JOINT | {"pool_batch": 64},
+           measured="fidelity/six-points: W2 to the exact posterior 0.0006"),
+    Regime("joint", "targets", train=JOINT, measured="fidelity/surface: W2 0.020"),
+    Regime("joint", "classes", train=JOINT | {"steps": 1000, "pool_batch": 64},
+           measured="fidelity/three-classes: total variation to long chains 0.005"),
+    Regime("conditioned", None, "one", train=CONDITIONED | {"learning_rate": 5e-3},
+           measured="fidelity/six-points and gap: W2 0.0015 and 0.0017"),
+    Regime("conditioned", None, "few", train=CONDITIONED,
+           trunk=MLPTrunk(widths=(512, 512), fourier=256),
+           measured="fidelity/reach: W2 0.017 to 0.023 from 100 to 10,000 labels"),
+    Regime("conditioned", None, "many", train=CONDITIONED,
+           trunk=MLPTrunk(widths=(256, 256), activation="relu", ramps=16),
+           measured="tests/theory/test_default_choices: 40 labels of 20 columns, spread ± 10 %"),
+    Regime("conditioned", None, "image", train=CONDITIONED, measured="as few inputs; no default"),
+    Regime("detect", None, "image", train=DETECT, synthetic_ood=1 / 3,
+           measured="cifar10: OOD AUC 0.9998; cifar10/pool-share: without OOD images 0.829"),
+    Regime("detect", "targets", "many", "mixture", **WIDE_TARGETS, fill_ood=True,
+           train=DETECT | {"weight_decay": 2.0, "pool_batch": 64},
+           measured="superconductor: OOD AUC 0.981, OOD CI-correct 94.0 %"),
+    Regime("detect", "targets", "many", **WIDE_TARGETS,
+           train=DETECT | {"weight_decay": 2.0, "pool_batch": 128},
+           measured="as with mixture weights, but rows of little weight fill half of a batch"),
+    Regime("detect", "classes", "many", train=DETECT | {"weight_decay": 1.0, "pool_batch": 128},
+           trunk=MLPTrunk(widths=(256, 256), activation="relu"),
+           measured="tests/theory/test_default_choices: digits, 400 labels: logistic regression"),
+    Regime("detect", "targets", train=DETECT, fill_ood=True,
+           measured="fidelity/surface/gpn-mixture: W2 1.9, so that it is no default"),
+    Regime("detect", "classes", train=DETECT,
+           measured="fidelity/three-classes/gpn-mixture: total variation 0.44; for many labels"),
+    Regime("paper", train={"learning_rate": 1e-3}, measured="superconductor/gpn-paper: AUC 0.940"),
 )
+# fmt: on
 
 
 def regime_of(config: GPNConfig, task: Task, anchor: str, weights: str) -> Regime:
