@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpn.core.files import temporary_file
-from gpn.data.bounded import most_unfolded
+from gpn.data.safe_read import max_decompressed_bytes
 from gpn.tables.column_types import TableError, are_codes
 from gpn.tables.encoder import check_names, texts_of
 
@@ -164,7 +164,7 @@ class _Inflated(gzip.GzipFile):
     def __init__(self, path: Path) -> None:
         super().__init__(path, "rb")
         self.path = path
-        self.left = self.most = most_unfolded(path)
+        self.left = self.most = max_decompressed_bytes(path)
 
     def read1(self, size: int = -1) -> bytes:
         return self._counted(super().read1(size))
@@ -191,7 +191,7 @@ def _parquet(path: Path, rows: int, texts: Iterable[str], *, whole: bool) -> Ite
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        said, most = file.metadata, most_unfolded(path)
+        said, most = file.metadata, max_decompressed_bytes(path)
         groups = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
         if max(groups, default=0) > most or (whole and 8 * said.num_rows * said.num_columns > most):
             raise _too_much(path, most)
