@@ -1,4 +1,4 @@
-"""Metrics on draws whose answers can be written down."""
+"""Metrics on draws for which their values are known."""
 
 import math
 
@@ -22,6 +22,7 @@ from gpn.metrics import (
     ood_aupr,
     ood_fpr95,
     ood_roc,
+    pit_coverage,
     probability_variance,
     reliability,
     risk_coverage,
@@ -200,7 +201,7 @@ def test_a_roc_runs_through_every_threshold() -> None:
 
 
 def test_fpr95_by_hand() -> None:
-    """Nineteen of twenty strangers score 1 or more; three of ten others do."""
+    """Nineteen of twenty OOD rows score 1 or more; three of ten others do."""
     outside = torch.cat([torch.zeros(1), torch.ones(19)])
     inside = torch.cat([torch.full((7,), 0.5), torch.ones(3)])
     assert ood_fpr95(inside, torch.cat([outside, torch.ones(1)])) == pytest.approx(0.3)
@@ -210,8 +211,8 @@ def test_fpr95_by_hand() -> None:
 def test_gaussian_nll_is_that_of_the_moments() -> None:
     draws = torch.randn(50, 6, 2, generator=torch.Generator().manual_seed(0)).double()
     targets = torch.zeros(6, 2).double()
-    law = torch.distributions.Normal(draws.mean(0), (draws.var(0) + 0.25).sqrt())
-    torch.testing.assert_close(gaussian_nll(draws, targets, 0.5), -law.log_prob(targets).mean())
+    normal = torch.distributions.Normal(draws.mean(0), (draws.var(0) + 0.25).sqrt())
+    torch.testing.assert_close(gaussian_nll(draws, targets, 0.5), -normal.log_prob(targets).mean())
 
 
 def test_class_nll_and_calibration_by_hand() -> None:
@@ -224,7 +225,7 @@ def test_class_nll_and_calibration_by_hand() -> None:
     assert float(calibration_error(sure, torch.tensor([0, 1]))) == 0.0
 
 
-def test_intervals_that_keep_their_word_have_no_calibration_error() -> None:
+def test_calibrated_intervals_have_no_calibration_error() -> None:
     targets = torch.linspace(0, 1, 1001, dtype=torch.float64)[:, None]
     draws = torch.linspace(0, 1, 101, dtype=torch.float64)[:, None, None].expand(-1, 1001, 1)
     assert float(interval_calibration_error(draws, targets)) < 0.002
@@ -235,6 +236,15 @@ def test_intervals_that_keep_their_word_have_no_calibration_error() -> None:
     assert coverage.tolist() == pytest.approx([1 / 1001] * 19)
 
 
+def test_coverage_by_pit_values_is_that_of_the_draws() -> None:
+    rng = torch.Generator().manual_seed(0)
+    draws = torch.randn(1001, 50, 1, generator=rng, dtype=torch.float64)
+    targets = 1.5 * torch.randn(50, 1, generator=rng, dtype=torch.float64)
+    levels, coverage = coverage_curve(draws, targets)
+    pit = (draws < targets).double().mean(0)[:, 0]
+    torch.testing.assert_close(pit_coverage(pit, levels), coverage, atol=0.021, rtol=0)
+
+
 def test_reliability_is_bin_by_bin() -> None:
     p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.0, 1.0]])
     confidence, accuracy, share = reliability(p, torch.tensor([0, 1, 0, 1]), bins=10)
@@ -243,8 +253,8 @@ def test_reliability_is_bin_by_bin() -> None:
     torch.testing.assert_close(share, torch.tensor([0.25, 0.75]))
 
 
-def test_risk_of_rows_that_cannot_be_told_apart_is_their_mean() -> None:
-    """Kept first is error 0; then 2 and 4 of one score, in either order 3 each; then 6."""
+def test_rows_with_equal_scores_count_with_their_mean_risk() -> None:
+    """First error 0; then 2 and 4 with equal scores, 3 each in either order; then 6."""
     errors, scores = torch.tensor([2.0, 0.0, 6.0, 4.0]), torch.tensor([1.0, 0.0, 5.0, 1.0])
     share, risk = risk_coverage(errors, scores)
     assert share.tolist() == [0.25, 0.5, 0.75, 1.0]

@@ -1,4 +1,4 @@
-"""What draws are worth: pure functions of draws ``(s, n, o)`` or of Gaussian moments."""
+"""How good draws are: pure functions of draws ``(s, n, o)``, of moments, or of probabilities."""
 
 from statistics import NormalDist
 from typing import Any
@@ -14,18 +14,18 @@ from gpn.core.types import Draws, Outputs
 
 def interval_width(draws: Draws, level: float = 0.95) -> Float[Tensor, "n o"]:
     """Width of the middle `level` of the draws (the paper's CI-width, per row)."""
-    low, high = _ends(draws, level)
+    low, high = _interval(draws, level)
     return high - low
 
 
 def interval_coverage(draws: Draws, targets: Outputs, level: float = 0.95) -> Float[Tensor, "o"]:
     """Share of targets inside the middle `level` of the draws (the paper's CI-correct)."""
     require_shapes(draws=(draws, "s n o"), targets=(targets, "n o"))
-    low, high = _ends(draws, level)
+    low, high = _interval(draws, level)
     return ((targets >= low) & (targets <= high)).to(draws.dtype).mean(0)
 
 
-def _ends(draws: Draws, level: float) -> Float[Tensor, "2 n o"]:
+def _interval(draws: Draws, level: float) -> Float[Tensor, "2 n o"]:
     require_shapes(draws=(draws, "s n o"))
     require_level(level)
     return draws.quantile(draws.new_tensor([(1 - level) / 2, (1 + level) / 2]), dim=0)
@@ -38,18 +38,14 @@ def marginal_w2(
 
     W2² = (μ − μ*)² + (σ − σ*)² at each row and output.
     """
-    _moments(mean, std, true_mean, true_std)
+    _require_moments(mean, std, true_mean, true_std)
     squared = (mean - true_mean).square() + (std - true_std).square()
     return squared.mean().sqrt()
 
 
-def _moments(mean: Outputs, std: Outputs, true_mean: Outputs, true_std: Outputs) -> None:
-    require_shapes(
-        mean=(mean, "n o"),
-        std=(std, "n o"),
-        true_mean=(true_mean, "n o"),
-        true_std=(true_std, "n o"),
-    )
+def _require_moments(*moments: Outputs) -> None:
+    names = ("mean", "std", "true_mean", "true_std")
+    require_shapes(**{name: (part, "n o") for name, part in zip(names, moments, strict=True)})
 
 
 def draws_w2(draws: Draws, true_mean: Outputs, true_std: Outputs) -> Float[Tensor, ""]:
@@ -64,7 +60,7 @@ def joint_w2(
     true_mean: Float[Tensor, "n"],
     true_covariance: Float[Tensor, "n n"],
 ) -> Float[Tensor, ""]:
-    """2-Wasserstein distance between two Gaussians over whole functions, per root row.
+    """2-Wasserstein distance between two Gaussians over all rows, per root row.
 
     W2² = ‖μ − μ*‖² + tr(Σ + Σ* − 2 (Σ*^{1/2} Σ Σ*^{1/2})^{1/2}), divided by the number of rows.
     """
@@ -97,8 +93,8 @@ def covariance_error(
 def band_coverage(
     mean: Outputs, std: Outputs, true_mean: Outputs, true_std: Outputs, level: float = 0.95
 ) -> Float[Tensor, ""]:
-    """The share of the true marginals inside the central `level` band of N(mean, std²)."""
-    _moments(mean, std, true_mean, true_std)
+    """Share of the true marginals' probability inside the central `level` band of N(mean, std²)."""
+    _require_moments(mean, std, true_mean, true_std)
     require_level(level)
     half = NormalDist().inv_cdf((1 + level) / 2) * std
     scale = true_std * 2**0.5
@@ -123,32 +119,32 @@ def probability_variance(logits: Draws) -> Float[Tensor, "n"]:
 
 
 def ood_auc(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> float:
-    """AUROC: the chance that an out-of-distribution row scores above one that is not."""
-    return float(roc_auc_score(*_detection(scores_id, scores_ood)))
+    """AUROC: the probability that an OOD row scores above an in-distribution one."""
+    return float(roc_auc_score(*_labels_and_scores(scores_id, scores_ood)))
 
 
 def ood_roc(
     scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]
 ) -> tuple[Float[Tensor, "k"], Float[Tensor, "k"]]:
-    """The shares of false alarms and of strangers found, from no alarm to nothing but alarms."""
-    false, true, _ = roc_curve(*_detection(scores_id, scores_ood))
+    """False positive and true positive rates (OOD is positive) as the threshold falls."""
+    false, true, _ = roc_curve(*_labels_and_scores(scores_id, scores_ood))
     return torch.from_numpy(false), torch.from_numpy(true)
 
 
 def ood_aupr(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> float:
     """Average precision of calling the highest scores out of distribution."""
-    return float(average_precision_score(*_detection(scores_id, scores_ood)))
+    return float(average_precision_score(*_labels_and_scores(scores_id, scores_ood)))
 
 
 def ood_fpr95(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> float:
-    """The share of in-distribution rows above the score that 95 % of the others reach."""
-    _detection(scores_id, scores_ood)
+    """False positive rate at the threshold that 95 % of the OOD rows reach."""
+    _labels_and_scores(scores_id, scores_ood)
     threshold = scores_ood.double().quantile(0.05, interpolation="lower")
     return float((scores_id.double() >= threshold).double().mean())
 
 
-def _detection(scores_id: Tensor, scores_ood: Tensor) -> tuple[Any, Any]:
-    """What scikit-learn takes: labels (1 is out of distribution), then scores."""
+def _labels_and_scores(scores_id: Tensor, scores_ood: Tensor) -> tuple[Any, Any]:
+    """The arguments of scikit-learn's metrics: labels (1 is OOD), then scores."""
     require_shapes(scores_id=(scores_id, "n"), scores_ood=(scores_ood, "m"))
     for name, scores in (("scores_id", scores_id), ("scores_ood", scores_ood)):
         if not bool(scores.isfinite().all()):
@@ -169,15 +165,15 @@ def gaussian_nll(draws: Draws, targets: Outputs, noise_std: float = 0.0) -> Floa
 
 def class_nll(probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"]) -> Float[Tensor, ""]:
     """−log p(class), averaged over rows."""
-    _with_classes(probabilities, classes)
-    picked = probabilities.gather(1, classes[:, None])[:, 0]
-    return -picked.clamp_min(torch.finfo(picked.dtype).tiny).log().mean()
+    _require_probabilities(probabilities, classes)
+    likelihood = probabilities.gather(1, classes[:, None])[:, 0]
+    return -likelihood.clamp_min(torch.finfo(likelihood.dtype).tiny).log().mean()
 
 
 def calibration_error(
     probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"], bins: int = 15
 ) -> Float[Tensor, ""]:
-    """Σ_b (n_b/n) |accuracy_b − confidence_b| over equal bins of confidence (Guo et al. 2017)."""
+    """ECE: Σ_b (n_b/n) |accuracy_b − confidence_b| over equal bins (Guo et al. 2017)."""
     confidence, accuracy, share = reliability(probabilities, classes, bins)
     return (share * (accuracy - confidence).abs()).sum()
 
@@ -185,25 +181,25 @@ def calibration_error(
 def reliability(
     probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"], bins: int = 15
 ) -> tuple[Float[Tensor, "b"], Float[Tensor, "b"], Float[Tensor, "b"]]:
-    """Mean confidence, accuracy and share of rows, in those of the equal bins that hold any."""
-    _with_classes(probabilities, classes)
+    """Mean confidence, accuracy and share of rows in equal bins of confidence; none is empty."""
+    _require_probabilities(probabilities, classes)
     require_count("bins", bins)
-    confidence, picked = probabilities.max(1)
-    right = (picked == classes).to(confidence.dtype)
-    which = (confidence * bins).long().clamp_max(bins - 1)
-    rows = torch.stack([confidence, right, torch.ones_like(right)])
-    sums = rows.new_zeros(3, bins).index_add_(1, which, rows)
-    confident, correct, count = sums[:, sums[2] > 0]
-    return confident / count, correct / count, count / len(classes)
+    confidence, predicted = probabilities.max(1)
+    correct = (predicted == classes).to(confidence.dtype)
+    index = (confidence * bins).long().clamp_max(bins - 1)
+    rows = torch.stack([confidence, correct, torch.ones_like(correct)])
+    sums = rows.new_zeros(3, bins).index_add_(1, index, rows)
+    confidences, corrects, counts = sums[:, sums[2] > 0]
+    return confidences / counts, corrects / counts, counts / len(classes)
 
 
-def _with_classes(probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"]) -> None:
+def _require_probabilities(probabilities: Float[Tensor, "n o"], classes: Int[Tensor, "n"]) -> None:
     require_shapes(probabilities=(probabilities, "n o"), classes=(classes, "n"))
     require_classes(classes, probabilities.shape[1])
 
 
 def interval_calibration_error(draws: Draws, targets: Outputs) -> Float[Tensor, ""]:
-    """Mean over levels 5 % .. 95 % of |coverage − level|: 0 where every interval keeps its word."""
+    """Mean of |coverage − level| over levels 5 % .. 95 %: 0 for calibrated intervals."""
     levels, coverage = coverage_curve(draws, targets)
     return (coverage - levels).abs().mean()
 
@@ -216,15 +212,24 @@ def coverage_curve(draws: Draws, targets: Outputs) -> tuple[Float[Tensor, "l"], 
     return levels, torch.stack(shares)
 
 
+def pit_coverage(pit: Float[Tensor, "n"], levels: Float[Tensor, "l"]) -> Float[Tensor, "l"]:
+    """Share of targets inside the central interval of each level, by P(draw < target).
+
+    A target with the PIT value u lies inside the central `level` where |2u − 1| ≤ level.
+    """
+    require_shapes(pit=(pit, "n"), levels=(levels, "l"))
+    return ((2 * pit - 1).abs()[:, None] <= levels).to(levels.dtype).mean(0)
+
+
 def risk_coverage(
     errors: Float[Tensor, "n"], scores: Float[Tensor, "n"]
 ) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """The share k/n of rows kept, and their mean error, rows in the order of their scores.
+    """Coverage k/n, and the risk: the mean error of the k rows with the lowest scores.
 
-    Rows of one score cannot be told apart: each counts with the mean error of them all.
+    Rows with equal scores have no order: each counts with their mean error.
     """
     require_shapes(errors=(errors, "n"), scores=(scores, "n"))
-    _, rank, count = scores.unique(return_inverse=True, return_counts=True)
-    sums = errors.new_zeros(len(count)).index_add_(0, rank, errors)
-    kept = torch.arange(1, len(errors) + 1, device=errors.device)
-    return kept / len(errors), (sums / count).repeat_interleave(count).cumsum(0) / kept
+    _, rank, counts = scores.unique(return_inverse=True, return_counts=True)
+    sums = errors.new_zeros(len(counts)).index_add_(0, rank, errors)
+    k = torch.arange(1, len(errors) + 1, device=errors.device)
+    return k / len(errors), (sums / counts).repeat_interleave(counts).cumsum(0) / k

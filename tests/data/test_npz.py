@@ -190,7 +190,7 @@ def test_a_member_beyond_the_limit_is_refused_unread(
     monkeypatch: pytest.MonkeyPatch,
     little_memory: Callable[[], AbstractContextManager[None]],
 ) -> None:
-    monkeypatch.setattr("gpn.data.bounded.LIMIT", 16 << 20)
+    monkeypatch.setattr("gpn.data.safe_read.MAX_ARRAY_BYTES", 16 << 20)
     write_member(tmp_path, claiming((32 << 10, 32, 32), bytes(32 << 20)))
     with little_memory(), pytest.raises(DataError, match="at most 16777216 bytes"):
         _ = images("own", tmp_path).test

@@ -1,4 +1,4 @@
-"""SVHN's MATLAB files: the axes, the digit 0, and damaged files."""
+"""SVHN's MATLAB files: the axes, the digit 0, and files that are not the official ones."""
 
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,9 @@ def test_a_missing_part_says_whence_and_on_which_terms(tmp_path: Path) -> None:
         _ = images("svhn", tmp_path).train
 
 
-def test_official_checksums_are_checked_before_anything_is_parsed(tmp_path: Path) -> None:
-    path = write(tmp_path, {"X": X, "y": Y})
-    path.write_bytes(b"not matlab")
+def test_only_official_files_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"X": X, "y": Y})
+    monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: pytest.fail("parsed"))
     with pytest.raises(DataError, match="eb5a983be6a315427106f1b164d9cef3, got"):
         _ = images("svhn", tmp_path).test
 
@@ -55,9 +55,9 @@ def test_official_checksums_are_checked_before_anything_is_parsed(tmp_path: Path
     ("content", "said"),
     [
         ({"y": Y}, "X must be uint8, got nothing"),
-        ({"X": X}, "y must be uint8 or double, got nothing"),
-        ({"X": X.astype(float), "y": Y}, "X must be uint8, got double"),
-        ({"X": X, "y": np.array([[{"a": 1}]], dtype=object)}, "y must be .*, got cell"),
+        ({"X": X}, "y must be uint8 or float64, got nothing"),
+        ({"X": X.astype(float), "y": Y}, "X must be uint8, got float64"),
+        ({"X": X, "y": np.array([[{"a": 1}]], dtype=object)}, "y must be .*, got object"),
         ({"X": X.transpose(3, 0, 1, 2), "y": Y}, r"must have shape \(32, 32, 3, n\)"),
         ({"X": X, "y": Y[:3]}, "one per image"),
         ({"X": X, "y": Y + 1}, "labels must be 1 to 10"),
@@ -82,15 +82,3 @@ def test_a_truncated_file_is_a_data_error_wherever_it_ends(
         path.write_bytes(whole[:end])
         with pytest.raises(DataError, match=r"test_32x32\.mat.*housenumbers"):
             _ = images("svhn", tmp_path).test
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_a_giant_claim_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    """The last dimension of X, as it lies in an uncompressed file, becomes two billion."""
-    path = write(tmp_path, {"X": X, "y": Y}, compressed=False)
-    dims = np.array(X.shape, dtype="<i4").tobytes()
-    giant = np.array([*X.shape[:3], 2**31 - 1], dtype="<i4").tobytes()
-    assert path.read_bytes().count(dims) == 1
-    path.write_bytes(path.read_bytes().replace(dims, giant))
-    with pytest.raises(DataError, match=r"must unfold to at most .* bytes, got a claim of"):
-        _ = images("svhn", tmp_path).test

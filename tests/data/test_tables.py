@@ -138,18 +138,19 @@ def changed(line: int, old: str, new: str) -> list[str]:
         (lines(4), "3 rows below the names, got 4"),
         (changed(0, "critical_temp", "temp"), "column 82 'critical_temp', got 'temp'"),
         (changed(0, ",mean_fie", ""), "82 columns, got 81"),
-        (changed(2, "1.07", "warm"), "line 3 must be finite numbers, got 'warm'"),
-        (changed(2, "1.07", ""), "line 3 must be finite numbers, got ''"),
-        (changed(3, "2.81", "nan"), "line 4 must be finite numbers, got 'nan'"),
-        (changed(1, "0.00", "inf"), "line 2 must be finite numbers, got 'inf'"),
-        (changed(2, "1.07,", ""), "line 3 must have 82 numbers, got 81"),
-        ([*lines()[:2], "", *lines()[2:]], "line 3 must have 82 numbers, got 0"),
+        (changed(2, "1.07", "warm"), "string 'warm' to float64 at row 1, column 8"),
+        (changed(2, "1.07", ""), "string '' to float64 at row 1, column 8"),
+        (changed(3, "2.81", "nan"), "must be finite, got NaN or infinity in line 4"),
+        (changed(1, "0.00", "inf"), "must be finite, got NaN or infinity in line 2"),
+        (changed(2, "1.07,", ""), "number of columns changed from 82 to 81"),
+        ([*lines()[:2], "", *lines()[2:]], "3 rows below the names, got 4"),
+        ([*lines()[:2], "", *lines()[3:]], "82 numbers in each row, got"),
         (changed(2, "1.07", "x" * 200_000), "train.csv"),
         (changed(2, "1.07", "\x00"), "train.csv"),
     ],
     ids=[
         *("empty", "names only", "fewer", "more", "renamed", "column gone", "word", "blank cell"),
-        *("nan", "inf", "cell gone", "blank line", "giant cell", "nul"),
+        *("nan", "inf", "cell gone", "blank line more", "blank line", "giant cell", "nul"),
     ],
 )
 def test_a_wrong_table_says_what_is_wrong_where(tmp_path: Path, rows: list[str], said: str) -> None:
@@ -191,7 +192,7 @@ def test_a_truncated_table_or_zip_is_a_data_error_wherever_it_ends(tmp_path: Pat
 def test_a_zip_bomb_is_refused_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int, said: str
 ) -> None:
-    monkeypatch.setattr("gpn.data.bounded.LIMIT", 1 << 20)
+    monkeypatch.setattr("gpn.data.safe_read.MAX_ARRAY_BYTES", 1 << 20)
     (tmp_path / "superconductivity").mkdir()
     with zipfile.ZipFile(tmp_path / "superconductivity" / "b.zip", "w", method) as archive:
         archive.writestr("train.csv", bytes(2 << 20))

@@ -6,7 +6,6 @@ import json
 import random
 import struct
 import zipfile
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -56,27 +55,6 @@ def zipped(seeds: list[bytes], rng: random.Random) -> bytes:
             changed = mutated([content], rng) if name == hit else content
             archive.writestr(name if rng.random() < 0.95 else "../" + name, changed)
     return packed.getvalue()
-
-
-def deflated_mat(seeds: list[bytes], rng: random.Random) -> bytes:
-    """A MATLAB file of one compressed element, which is damaged inside its compression."""
-    seed = rng.choice(seeds)
-    body = b""
-    for element in _elements(seed[128:]):
-        packed = zlib.compress(mutated([element], rng) if rng.random() < 0.7 else element, 1)
-        body += struct.pack("<II", 15, len(packed)) + packed
-    return seed[:128] + body
-
-
-def _elements(body: bytes) -> list[bytes]:
-    """The elements of an uncompressed MATLAB file, or what those of a compressed one hold."""
-    found, place = [], 0
-    while place + 8 <= len(body):
-        kind, size = struct.unpack("<II", body[place : place + 8])
-        whole = body[place : place + 8 + size]
-        found.append(zlib.decompress(whole[8:]) if kind == 15 else whole)
-        place += 8 + size
-    return found
 
 
 def model_header(seeds: list[bytes], rng: random.Random) -> bytes:

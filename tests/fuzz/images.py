@@ -7,6 +7,7 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,13 @@ LABELS = np.array([7, 2, 1], dtype=np.uint8)
 
 
 def readers(folder: Path) -> Iterator[Reader]:
-    """Every reader of `gpn.data`, without the checksums that no damaged file would pass."""
+    """Every reader of `gpn.data`, without the checksums that no damaged file would pass.
+
+    MATLAB files keep theirs, with those of the seeds as official ones: nothing else is parsed.
+    """
     for name, (source, read) in image_set.OFFICIAL.items():
-        free = dataclasses.replace(source, files=dict.fromkeys(source.files, ()))
+        known = tuple(md5(seed).hexdigest() for seed in MATS) if name == "svhn" else ()
+        free = dataclasses.replace(source, files=dict.fromkeys(source.files, known))
         image_set.OFFICIAL[name] = free, read
     tables.ROWS = 3
     yield from _idx(folder)
@@ -63,6 +68,9 @@ def mat(*, compressed: bool) -> bytes:
     return made.getvalue()
 
 
+MATS = [mat(compressed=False), mat(compressed=True)]
+
+
 def npz(save: Callable[..., None], **arrays: Any) -> bytes:
     made = io.BytesIO()
     save(made, **arrays)
@@ -97,9 +105,7 @@ def _cifar(folder: Path) -> Iterator[Reader]:
 
 def _others(folder: Path) -> Iterator[Reader]:
     (folder / "svhn").mkdir()
-    mats = [mat(compressed=False), mat(compressed=True)]
-    path, changes = folder / "svhn" / "test_32x32.mat", (mutated, formats.deflated_mat)
-    yield Reader("mat", path, mats, whole("svhn", folder), changes)
+    yield Reader("mat", folder / "svhn" / "test_32x32.mat", MATS, whole("svhn", folder))
     small = {"x_test": PIXELS[:, :5, :4], "y_test": LABELS, "x_train": PIXELS[:1, :2, :2]}
     seeds = [npz(np.savez, **small), npz(np.savez_compressed, **small)]
     changes = mutated, formats.zipped

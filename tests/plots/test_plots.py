@@ -1,4 +1,4 @@
-"""Each plot draws on the Axes that it is given, and draws what it is given."""
+"""Each plot draws its values, on the Axes that it gets."""
 
 import sys
 from collections.abc import Callable
@@ -24,7 +24,7 @@ DRAWS = torch.randn(4, 9, 2, generator=torch.Generator().manual_seed(0))
 CODES = torch.tensor([[1.0, 0.0], [0.99, 0.01], [-2.0, 0.0], [0.0, 0.1]])
 TASK = gpn.Task(X[::3], X[::3].cos())
 LOW, HIGH = torch.linspace(0, 1, 50), torch.linspace(2, 3, 30)
-LAW = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.4, 0.6]])
+PROBABILITIES = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.4, 0.6]])
 CLASSES = torch.tensor([0, 1, 1, 1])
 
 
@@ -50,9 +50,9 @@ EVERY: dict[str, Callable[[Axes], Axes]] = {
     "ood_histogram": lambda axes: plots.ood_histogram(axes, {"labeled": LOW, "pool": HIGH}),
     "calibration": lambda axes: plots.calibration(axes, DRAWS, DRAWS[0]),
     "intervals": lambda axes: plots.intervals(axes, LOW, LOW - 1, LOW + 1),
-    "reliability": lambda axes: plots.reliability(axes, LAW, CLASSES),
+    "reliability": lambda axes: plots.reliability(axes, PROBABILITIES, CLASSES),
     "risk_coverage": lambda axes: plots.risk_coverage(axes, LOW, LOW),
-    "class_boxes": lambda axes: plots.class_boxes(axes, LAW, ["no", "yes"]),
+    "class_boxes": lambda axes: plots.class_boxes(axes, PROBABILITIES, ["no", "yes"]),
 }
 
 
@@ -170,9 +170,9 @@ def test_the_area_under_a_roc_is_the_auc(axes: Axes) -> None:
 def test_calibration_of_gaussian_draws(axes: Axes, width: float) -> None:
     """Draws N(0, w²) of targets N(0, 1) cover 2 Φ(w Φ⁻¹((1 + l) / 2)) − 1: l where w = 1."""
     plots.calibration(axes, width * gaussian(500, 4000, 1), gaussian(4000, 1, seed=1), label="ours")
-    law = NormalDist()
+    normal = NormalDist()
     levels, coverage = curve(axes, "ours, off by")
-    exact = [2 * law.cdf(width * law.inv_cdf((1 + level) / 2)) - 1 for level in levels]
+    exact = [2 * normal.cdf(width * normal.inv_cdf((1 + level) / 2)) - 1 for level in levels]
     np.testing.assert_allclose(coverage, exact, atol=5 * 0.5 / 4000**0.5)
 
 
@@ -185,7 +185,7 @@ def test_an_interval_stands_above_its_true_value(axes: Axes) -> None:
     assert diagonal.get_slope() == 1
 
 
-def test_chance_is_as_wide_as_honest_intervals_miss(axes: Axes) -> None:
+def test_the_range_of_chance_is_that_of_calibrated_intervals(axes: Axes) -> None:
     plots.calibration(axes, gaussian(50, 100, 1), gaussian(100, 1, seed=1))
     (area,) = axes.collections
     at, ends = area.get_paths()[0].vertices.T
@@ -194,7 +194,7 @@ def test_chance_is_as_wide_as_honest_intervals_miss(axes: Axes) -> None:
 
 def test_reliability_by_hand(axes: Axes) -> None:
     """Two rows at 0.9, one right; two at 0.6, both right: (2 · 0.4 + 2 · 0.4) / 4."""
-    plots.reliability(axes, LAW, CLASSES, label="ours")
+    plots.reliability(axes, PROBABILITIES, CLASSES, label="ours")
     points = axes.containers[0]
     assert points.get_label() == "ours, ECE 0.400"
     np.testing.assert_allclose(points.lines[0].get_xdata(), [0.6, 0.9], rtol=1e-6)
@@ -202,9 +202,9 @@ def test_reliability_by_hand(axes: Axes) -> None:
 
 
 def test_classes_by_their_own_probabilities_are_reliable(axes: Axes) -> None:
-    law = (2 * gaussian(5000, 4)).softmax(-1)
-    classes = torch.multinomial(law, 1, generator=torch.Generator().manual_seed(0))[:, 0]
-    plots.reliability(axes, law, classes)
+    probabilities = (2 * gaussian(5000, 4)).softmax(-1)
+    classes = torch.multinomial(probabilities, 1, generator=torch.Generator().manual_seed(0))[:, 0]
+    plots.reliability(axes, probabilities, classes)
     line, _, (bars,) = axes.containers[0].lines
     half = np.array([np.ptp(bar[:, 1]) / 2 for bar in bars.get_segments()])
     miss = np.abs(line.get_ydata() - line.get_xdata()) / half
@@ -255,16 +255,16 @@ def test_every_row_is_in_one_of_the_shared_bins(
 
 
 def test_a_threshold_stands_at_its_score(axes: Axes) -> None:
-    plots.ood_histogram(axes, {"known": LOW, "strange": HIGH}, threshold=1.5)
+    plots.ood_histogram(axes, {"known": LOW, "OOD": HIGH}, threshold=1.5)
     (line,) = axes.lines
     assert set(line.get_xdata()) == {1.5}
     assert line.get_label() == "flagged beyond"
 
 
 def test_boxes_are_the_quartiles_of_the_draws(axes: Axes) -> None:
-    law = gaussian(101, 3).softmax(-1)
-    plots.class_boxes(axes, law, ["ape", "bee", "cat"])
-    low, high = law.double().quantile(torch.tensor([0.25, 0.75]).double(), dim=0)
+    probabilities = gaussian(101, 3).softmax(-1)
+    plots.class_boxes(axes, probabilities, ["ape", "bee", "cat"])
+    low, high = probabilities.double().quantile(torch.tensor([0.25, 0.75]).double(), dim=0)
     heights = np.array([box.get_path().vertices[:, 1] for box in axes.patches])
     np.testing.assert_allclose(heights.min(1), low, rtol=1e-5)
     np.testing.assert_allclose(heights.max(1), high, rtol=1e-5)

@@ -50,7 +50,7 @@ def test_a_bomb_is_refused_whole_and_honest_pieces_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A megabyte in all is too much at once, and fine piece by piece."""
-    monkeypatch.setattr("gpn.data.bounded.MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("gpn.data.safe_read.MAX_DECOMPRESSED_BYTES", 1 << 20)
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (1 << 19)))
     with pytest.raises(TableError, match=r"must unfold to at most 1048576 bytes at once.*unpack"):

@@ -1,4 +1,4 @@
-"""Small changes of an image that leave its meaning as it is."""
+"""Augmentations of images."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ Images = Float[Tensor, "n c h w"]
 
 @dataclass(frozen=True)
 class FlipAndShift:
-    """Each image moved by up to `shift` pixels both ways, and mirrored every other time.
+    """Random shifts by up to `shift` pixels in both directions, and mirroring of half the images.
 
-    What moves out of the frame is lost, and zeros come in (the mean, if images are standardised).
-    Channels come last in memory, as a GPU's convolutions like it.
+    Pixels beyond the frame are lost, and zeros fill the gap (the mean of standardised images).
+    Channels are last in memory, the order that convolutions on a GPU prefer.
     """
 
     shift: int = 4
@@ -23,7 +23,7 @@ class FlipAndShift:
 
     def __post_init__(self) -> None:
         if self.shift < 0:
-            raise ValueError(f"shift must not be negative, got {self.shift}; 0 leaves images be.")
+            raise ValueError(f"shift must not be negative, got {self.shift}; 0 does not shift.")
 
     def __call__(self, x: Tensor, rng: torch.Generator) -> Images:
         if x.ndim != 4:
@@ -39,11 +39,10 @@ class FlipAndShift:
             mirrored = torch.rand(n, generator=rng, device=rng.device).to(x.device) < 0.5
             columns = torch.where(mirrored[:, None], columns.flip(1), columns)
         padded = functional.pad(x, [self.shift] * 4)
-        which = torch.arange(n, device=x.device)[:, None, None]
-        moved = padded[which, :, rows[:, :, None], columns[:, None, :]]
-        return moved.permute(0, 3, 1, 2)
+        image = torch.arange(n, device=x.device)[:, None, None]
+        shifted = padded[image, :, rows[:, :, None], columns[:, None, :]]
+        return shifted.permute(0, 3, 1, 2)
 
     def _offsets(self, n: int, rng: torch.Generator, like: Tensor) -> Tensor:
-        return torch.randint(2 * self.shift + 1, (n,), generator=rng, device=rng.device).to(
-            like.device
-        )
+        offsets = torch.randint(2 * self.shift + 1, (n,), generator=rng, device=rng.device)
+        return offsets.to(like.device)

@@ -1,6 +1,6 @@
 """CIFAR-10 in its binary version: rows of one label byte and 3 × 32 × 32 pixels.
 
-Read from the unpacked folder, or straight from the archive, out of which nothing is extracted.
+Read from the unpacked folder, or from the archive without extracting it.
 """
 
 import gzip
@@ -13,8 +13,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gpn.data.bounded import CHUNK, LIMIT, check_unfolding, opened, read_whole
 from gpn.data.image_part import ImagePart, PartName
+from gpn.data.safe_read import (
+    CHUNK_BYTES,
+    MAX_ARRAY_BYTES,
+    check_decompressed_size,
+    opened,
+    read_rest,
+)
 from gpn.data.store import Source, check_md5, find, is_file, missing
 
 CIFAR10 = Source(
@@ -57,7 +63,7 @@ def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
 
 def _unpacked(source: Source, path: Path) -> Tensor:
     with opened(path, source) as stream:
-        content = read_whole(stream, path.stat().st_size)
+        content = read_rest(stream, path.stat().st_size)
         return _rows(source, path.name, path, content)
 
 
@@ -71,7 +77,7 @@ def _archived(source: Source, files: set[str], archive: Path) -> dict[str, Tenso
         for member in itertools.islice(tar, MAX_MEMBERS):
             file = member.name.removeprefix(f"{source.subfolder}/")
             if file in files and file != member.name:
-                check_unfolding(archive, member.size)
+                check_decompressed_size(archive, member.size)
                 batches[file] = _rows(source, file, archive, _member(tar, member))
             if len(batches) == len(files):
                 return batches
@@ -79,16 +85,18 @@ def _archived(source: Source, files: set[str], archive: Path) -> dict[str, Tenso
 
 
 class _SmallReads(gzip.GzipFile):
-    """A gzip stream that gives a chunk at most, so that no tar header can ask for gigabytes."""
+    """A gzip stream that reads one chunk at most: no tar header can ask for gigabytes."""
 
     def read(self, size: int | None = -1) -> bytes:
-        if size is None or not 0 <= size <= CHUNK:
-            raise ValueError(f"a tar header must fit in {CHUNK} bytes, got {size}")
+        if size is None or not 0 <= size <= CHUNK_BYTES:
+            raise ValueError(f"a tar header must fit in {CHUNK_BYTES} bytes, got {size}")
         return super().read(size)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if not 0 <= offset <= LIMIT:
-            raise ValueError(f"an archive must have at most {LIMIT} bytes, got a claim of {offset}")
+        if not 0 <= offset <= MAX_ARRAY_BYTES:
+            raise ValueError(
+                f"an archive must have at most {MAX_ARRAY_BYTES} bytes, got a claim of {offset}"
+            )
         return super().seek(offset, whence)
 
 
@@ -97,7 +105,7 @@ def _member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytearray:
     stream = tar.extractfile(member) if member.isfile() and not member.issparse() else None
     if stream is None:
         raise ValueError(f"{member.name} must be a plain file, got tar type {member.type!r}")
-    return read_whole(stream, member.size)
+    return read_rest(stream, member.size)
 
 
 def _rows(source: Source, file: str, path: Path, content: bytearray) -> Tensor:

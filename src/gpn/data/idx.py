@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gpn.data.bounded import check_unfolding, opened, read_exactly, read_whole
 from gpn.data.image_part import ImagePart, PartName
+from gpn.data.safe_read import check_decompressed_size, opened, read_exactly, read_rest
 from gpn.data.store import DataError, Source, check_md5, find, locate, missing
 
 BYTES_MAGIC = 0x0800
@@ -51,7 +51,7 @@ KMNIST = _source(
     "kmnist",
     "http://codh.rois.ac.jp/kmnist/",
     "CC BY-SA 4.0",
-    {  # of the others, only the checksums of the gzipped files are published
+    {  # for the others, only the checksums of the gzipped files are published
         "train-images-idx3-ubyte": (),
         "train-labels-idx1-ubyte": (),
         "t10k-images-idx3-ubyte": ("bf305b8cd328700fbc17f5acbc2856d2",),
@@ -61,7 +61,7 @@ KMNIST = _source(
 
 
 def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
-    """One part of an MNIST-like set; its labels only if their file is there."""
+    """One part of an MNIST-like set, without labels if their file is missing."""
     images_file = f"{PREFIX[part]}-images-idx3-ubyte"
     labels_file = f"{PREFIX[part]}-labels-idx1-ubyte"
     path = locate(source, images_file, folder)
@@ -73,7 +73,7 @@ def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
     try:
         return ImagePart(x, y)
     except ValueError as error:
-        raise DataError(f"{path} and its labels must go together, got: {error}.") from error
+        raise DataError(f"{path} and its labels must belong together, got: {error}.") from error
 
 
 def read_idx(source: Source, file: str, path: Path, n_dims: int) -> Tensor:
@@ -83,8 +83,8 @@ def read_idx(source: Source, file: str, path: Path, n_dims: int) -> Tensor:
         header = read_exactly(stream, 4 + 4 * n_dims)
         shape = _shape(header, n_dims)
         if path.suffix == ".gz":
-            check_unfolding(path, math.prod(shape))
-        content = read_whole(stream, math.prod(shape))
+            check_decompressed_size(path, math.prod(shape))
+        content = read_rest(stream, math.prod(shape))
         values = torch.frombuffer(content, dtype=torch.uint8).reshape(shape)
     digest = hashlib.md5(header, usedforsecurity=False)
     digest.update(content)

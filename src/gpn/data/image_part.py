@@ -1,4 +1,4 @@
-"""Images with their labels, whichever file they come from."""
+"""Images with their labels."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,9 +14,9 @@ PartName = Literal["train", "test"]
 
 @dataclass(frozen=True, eq=False)
 class ImagePart:
-    """The training or the test images of a set; y is None where the labels are not there.
+    """The training or the test images of a set; y is None where the file of labels is missing.
 
-    no_labels: the error for whoever needs them then, which says where they must be.
+    no_labels: the error for a caller who needs them, which says where the file must be.
     """
 
     x: UInt8[Tensor, "n c h w"]
@@ -37,7 +37,7 @@ class ImagePart:
 
     @property
     def labels(self) -> Int64[Tensor, " n"]:
-        """y, which must be there."""
+        """y, or an error where it is missing."""
         if self.y is None:
             raise self.no_labels or MissingData(
                 "images must have labels here, got none; make the part with y=..."

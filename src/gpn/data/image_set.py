@@ -22,7 +22,7 @@ OFFICIAL: dict[str, tuple[Source, Reader]] = {
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images of which each part is read when it is first asked for, and then kept."""
+    """Images whose parts are read at their first use, and cached."""
 
     source: Source
     folder: Path
@@ -40,22 +40,22 @@ class ImageSet:
 def images(name: str, folder: Folder = None) -> ImageSet:
     """The image set `name`: mnist, fashion-mnist, kmnist, cifar10, svhn, or that of `<name>.npz`.
 
-    The ending .npz may be given too, and always means that file.
-    Nothing is read yet, so `images("kmnist").test` needs only the files of that part. A part whose
-    images are not in the data folder (see `data_folder`) is a `MissingData` error when asked for.
+    A name that ends in .npz always means that file. Nothing is read yet: `images("kmnist").test`
+    needs only the files of that part. A part whose images are not in the data folder (see
+    `data_folder`) raises `MissingData` at its first use.
     """
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise DataError(
             f"the name of an image set must be one of {', '.join(OFFICIAL)}, or that of an .npz "
             f"file without its folder, got {name!r}; pass the folder as folder=..."
         )
-    own = (_own(name.removesuffix(".npz")), npz.read_part)
-    source, reader = OFFICIAL.get(name, own)
+    user_set = (_user_source(name.removesuffix(".npz")), npz.read_part)
+    source, reader = OFFICIAL.get(name, user_set)
     return ImageSet(source, data_folder(folder), reader)
 
 
-def _own(name: str) -> Source:
-    """An image set that is no official one: whoever uses it has made or packed it."""
+def _user_source(name: str) -> Source:
+    """The source of an image set that the user has made."""
     return Source(
         name,
         f"whoever made it (np.savez with {', '.join(npz.NAMES)}), or use one of the official "

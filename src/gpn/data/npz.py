@@ -1,7 +1,7 @@
 """Image sets in one numpy file: `<name>.npz` with x_train and x_test (bytes), y_train and y_test.
 
-Each array's header is compared with the size of what is there before anything is allocated, and
-no array of Python objects (a pickle) is ever loaded.
+Each array's header must agree with the size of its member before anything is allocated, and no
+array of Python objects (a pickle) is ever loaded.
 """
 
 import math
@@ -14,8 +14,8 @@ import torch
 from numpy.lib import format as npy
 from torch import Tensor
 
-from gpn.data.bounded import check_compression, check_unfolding, opened, read_whole
 from gpn.data.image_part import ImagePart, PartName
+from gpn.data.safe_read import check_member, opened, read_rest
 from gpn.data.store import MissingData, Source, locate
 
 CHANNELS = (1, 3)
@@ -23,21 +23,21 @@ NAMES = ("x_train", "y_train", "x_test", "y_test")
 
 
 def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
-    """One part of `<name>.npz`; its labels only if they are there."""
+    """One part of `<name>.npz`, without labels if the file has none."""
     path = locate(source, f"{source.name}.npz", folder)
     with opened(path, source) as raw, zipfile.ZipFile(raw) as archive:
         there = [name for name in NAMES if f"{name}.npy" in archive.namelist()]
         if f"x_{part}" not in there:
-            raise _lacking(path, "x", part, there)
+            raise _missing_array(path, "x", part, there)
         for name in (f"{name}_{part}" for name in "xy" if f"{name}_{part}" in there):
-            check_unfolding(path, archive.getinfo(f"{name}.npy").file_size)
+            check_member(path, archive.getinfo(f"{name}.npy"))
         x = channels_first(_array(archive, f"x_{part}"))
         if f"y_{part}" not in there:
-            return ImagePart(x, None, _lacking(path, "y", part, there))
+            return ImagePart(x, None, _missing_array(path, "y", part, there))
         return ImagePart(x, _labels(_array(archive, f"y_{part}")))
 
 
-def _lacking(path: Path, name: str, part: PartName, there: list[str]) -> MissingData:
+def _missing_array(path: Path, name: str, part: PartName, there: list[str]) -> MissingData:
     return MissingData(
         f"{path} must hold {name}_{part} for its {part} part, got "
         f"{', '.join(there) or f'none of {NAMES}'}; ask for another part or file."
@@ -68,9 +68,8 @@ def _labels(labels: "np.ndarray[Any, Any]") -> Tensor:
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> "np.ndarray[Any, Any]":
-    """One array, read only once its header agrees with the size of its member."""
+    """One array, if its header agrees with the size of its member."""
     member = archive.getinfo(f"{name}.npy")
-    check_compression(member)
     with archive.open(member) as stream:
         shape, fortran, dtype = _header(stream)
         size = math.prod(shape) * dtype.itemsize
@@ -79,12 +78,12 @@ def _array(archive: zipfile.ZipFile, name: str) -> "np.ndarray[Any, Any]":
                 f"{name} must have the {size} bytes that its shape {shape} asks for, got "
                 f"{member.file_size - stream.tell()}"
             )
-        flat = np.frombuffer(read_whole(stream, size), dtype)
+        flat = np.frombuffer(read_rest(stream, size), dtype)
     return np.ascontiguousarray(flat.reshape(shape, order="F" if fortran else "C"))
 
 
 def _header(stream: Any) -> tuple[tuple[int, ...], bool, "np.dtype[Any]"]:
-    """Shape, order and dtype; later npy versions are for named columns, which images have not."""
+    """Shape, order and dtype; later versions of npy are for named columns."""
     if npy.read_magic(stream) != (1, 0):
         raise ValueError("arrays must be in version 1.0 of the npy format")
     shape, fortran, dtype = npy.read_array_header_1_0(stream)

@@ -1,4 +1,4 @@
-"""Where official data files lie, and that they are the official ones. Nothing is ever fetched."""
+"""The folder of official data files, and their checksums. Nothing is ever downloaded."""
 
 import os
 import stat
@@ -10,20 +10,20 @@ Folder = str | os.PathLike[str] | None
 
 
 class DataError(ValueError):
-    """A data file that is damaged, or of another kind than it should be."""
+    """A data file is damaged, or of another kind than it should be."""
 
 
 class MissingData(DataError, FileNotFoundError):
-    """A data file, or a part of one, that is not there."""
+    """A data file, or a part of one, is missing."""
 
 
 @dataclass(frozen=True)
 class Source:
     """A data set as its authors publish it.
 
-    files: each file with the md5s of its known releases, decompressed; none where none is known.
-    subfolder: where in the data folder the files lie. suffixes: how their names may go on.
-    archive: what in the data folder may stand in for the files.
+    files: each file with the md5s of its known releases, decompressed; () if none is published.
+    subfolder: the files' place in the data folder. suffixes: what may follow their names.
+    archive: a file in the data folder that may replace them.
     """
 
     name: str
@@ -54,7 +54,7 @@ def find(source: Source, file: str, folder: Folder = None) -> Path | None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether `path` is a file; a DataError where that cannot even be looked up."""
+    """Whether `path` is a file; a DataError where the system does not tell."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -67,7 +67,7 @@ def is_file(path: Path) -> bool:
 
 
 def locate(source: Source, file: str, folder: Folder = None) -> Path:
-    """The path of `file`, or an error that says where to get it and where to put it."""
+    """The path of `file`, or an error that says where to get it and where it belongs."""
     path = find(source, file, folder)
     if path is None:
         raise missing(source, file, folder)
@@ -88,7 +88,7 @@ def missing(source: Source, file: str, folder: Folder = None) -> MissingData:
 
 
 def check_md5(source: Source, file: str, path: Path, digest: str) -> None:
-    """That the content of `file`, found at `path`, is one of the releases that are known."""
+    """Raise unless `digest`, of the `file` at `path`, is that of a known release."""
     known = source.files[file]
     if known and digest not in known:
         raise DataError(

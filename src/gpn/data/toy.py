@@ -1,4 +1,4 @@
-"""Small problems with a known truth."""
+"""Small problems with a known posterior."""
 
 import torch
 

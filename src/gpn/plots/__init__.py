@@ -1,12 +1,13 @@
-"""Pictures: each function draws on a given Axes and returns it. Needs `pip install gpn[plots]`.
+"""Plots: each function draws on the Axes that it gets and returns them; `pip install gpn[plots]`.
 
     axes = Figure().subplots()
-    plots.roc(axes, model.ood_score(X_test), model.ood_score(X_strange), label="GPN").legend()
+    plots.roc(axes, model.ood_score(X_test), model.ood_score(X_ood), label="GPN").legend()
 
-No function touches pyplot, and what has to be computed is in `gpn.metrics`. Several calls on one
-Axes compare several methods.
+No function touches pyplot, and `gpn.metrics` computes what they show. Several calls on one Axes
+compare several methods.
 """
 
+from gpn.plots.calibration import calibration, class_boxes, intervals, reliability, risk_coverage
 from gpn.plots.detection import ood_histogram, roc, roc_curve
 from gpn.plots.palette import INK, METHOD_COLORS, PALETTE, method_color
 from gpn.plots.posterior import (
@@ -18,7 +19,6 @@ from gpn.plots.posterior import (
     observations,
     outline,
 )
-from gpn.plots.trust import calibration, class_boxes, intervals, reliability, risk_coverage
 
 __all__ = [
     "INK",

@@ -1,4 +1,4 @@
-"""How well strangers are told from rows like the labeled ones."""
+"""How well scores detect out-of-distribution rows."""
 
 import itertools
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from torch import Tensor
 
 from gpn import metrics
 from gpn.core.checks import require_count, require_shapes
+from gpn.plots.axes import Array, as_tensor, draw_diagonal, label_with
 from gpn.plots.palette import CYCLE, INK, PALETTE
-from gpn.plots.parts import Array, as_tensor, diagonal, joined
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDE = 50.0
+MAX_LINEAR_RATIO = 50.0
 
 
 def roc(
@@ -28,12 +28,12 @@ def roc(
     color: str = PALETTE["ours"],
     label: str = "",
 ) -> "Axes":
-    """Strangers found against false alarms as the threshold t falls, with the area in the label.
+    """OOD rows found against false alarms as the threshold t falls, with the AUC in the label.
 
     (P[score_id ≥ t], P[score_ood ≥ t]); AUC = P[score_ood > score_id], ties counted half.
     """
     scores = as_tensor(scores_id), as_tensor(scores_ood)
-    named = joined(label, f"AUC {metrics.ood_auc(*scores):.3f}")
+    named = label_with(label, f"AUC {metrics.ood_auc(*scores):.3f}")
     return roc_curve(axes, *metrics.ood_roc(*scores), color=color, label=named)
 
 
@@ -46,12 +46,12 @@ def roc_curve(
     label: str | None = None,
     linewidth: float = 1.8,
 ) -> "Axes":
-    """A curve that was measured before (`metrics.ood_roc`), over the diagonal of mere chance."""
-    diagonal(axes)
+    """A curve of `metrics.ood_roc`, over the diagonal of random scores."""
+    draw_diagonal(axes)
     at, height = as_tensor(false_alarms), as_tensor(found)
     require_shapes(false_alarms=(at, "k"), found=(height, "k"))
     axes.plot(at.numpy(), height.numpy(), color=color, linewidth=linewidth, label=label)
-    axes.set(xlabel="false alarms", ylabel="strangers found")
+    axes.set(xlabel="false alarms", ylabel="OOD rows found")
     return axes
 
 
@@ -64,9 +64,8 @@ def ood_histogram(
 ) -> "Axes":
     """The share of rows per bin of score, one outline per set of rows, the same bins for all.
 
-    Bins and axis are logarithmic where scores are positive and most of them spread by a factor
-    of fifty or more; scores of 0 are then counted in the first bin. Rows beyond the `threshold`,
-    a dashed line, are flagged.
+    Bins and axis are logarithmic where scores are positive and most of them span a factor of fifty
+    or more; scores of 0 then count in the first bin. A dashed line marks the `threshold`.
     """
     sets = {name: as_tensor(values).double() for name, values in scores.items()}
     if not sets:
@@ -77,10 +76,10 @@ def ood_histogram(
     everything = torch.cat(list(sets.values()))
     if not bool(everything.isfinite().all()):
         raise ValueError("scores must be finite to be drawn, got NaN or infinity.")
-    wide = _is_wide(everything)
-    shown = everything[everything > 0].log10() if wide else everything
-    ends = np.histogram_bin_edges(shown.numpy(), bins)
-    edges = 10**ends if wide else ends
+    logarithmic = _is_wide(everything)
+    binned = everything[everything > 0].log10() if logarithmic else everything
+    ends = np.histogram_bin_edges(binned.numpy(), bins)
+    edges = 10**ends if logarithmic else ends
     for color, (name, values) in zip(itertools.cycle(CYCLE), sets.items(), strict=False):
         counts, _ = np.histogram(values.clamp_min(edges[0]).numpy(), edges)
         shares = counts / len(values)
@@ -88,7 +87,8 @@ def ood_histogram(
         axes.stairs(shares, edges, color=color, linewidth=1.6, label=name)
     if threshold is not None:
         axes.axvline(threshold, color=INK, linestyle="--", linewidth=1.2, label="flagged beyond")
-    axes.set(xlabel="OOD score", ylabel="share of rows", xscale="log" if wide else "linear")
+    scale = "log" if logarithmic else "linear"
+    axes.set(xlabel="OOD score", ylabel="share of rows", xscale=scale)
     return axes
 
 
@@ -97,4 +97,4 @@ def _is_wide(values: Float[Tensor, "n"]) -> bool:
     if bool((values < 0).any()) or not bool((values > 0).any()):
         return False
     low, high = np.quantile(values[values > 0].numpy(), [0.01, 0.99])
-    return bool(high > WIDE * low)
+    return bool(high > MAX_LINEAR_RATIO * low)

@@ -1,6 +1,5 @@
-"""Colours that mean the same in every figure, and can be told apart by colour-blind readers."""
+"""Colours with one meaning in all figures (Okabe and Ito's, distinct to colour-blind readers)."""
 
-# Okabe and Ito's palette: tells methods apart for colour-blind readers and in print.
 PALETTE = {
     "ours": "#0072B2",
     "truth": "#000000",
@@ -23,9 +22,9 @@ METHOD_COLORS = {
     "dropout": "pink",
     "sngp": "light",
 }
-REST = {"dkl": "#8A6D3B", "gp": "#5A5A8A", "mcmc": "#444444"}
+OTHER_COLORS = {"dkl": "#8A6D3B", "gp": "#5A5A8A", "mcmc": "#444444"}
 
 
 def method_color(name: str) -> str:
-    """The colour that a method has in every figure."""
-    return PALETTE[METHOD_COLORS[name]] if name in METHOD_COLORS else REST.get(name, INK)
+    """The colour of a method in all figures."""
+    return PALETTE[METHOD_COLORS[name]] if name in METHOD_COLORS else OTHER_COLORS.get(name, INK)

@@ -1,4 +1,4 @@
-"""Functions along one feature: bands, single draws, labels, and the codes behind them."""
+"""Functions along one feature: bands, single draws, labels, and codes."""
 
 import colorsys
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ def band(
 ) -> "Axes":
     """A mean with its ±1.96 standard deviations, along one feature."""
     require_shapes(x=(x, "n d"), mean=(mean, "n"), std=(std, "n"))
-    at, centre, half = (part.cpu().double().numpy() for part in (x[:, 0], mean, 1.96 * std))
+    at, centre, half = (t.cpu().double().numpy() for t in (x[:, 0], mean, 1.96 * std))
     axes.fill_between(at, centre - half, centre + half, color=color, alpha=0.18, linewidth=0)
     axes.plot(at, centre, color=color, linewidth=1.8, label=label)
     return axes
@@ -36,7 +36,7 @@ def band(
 def outline(
     axes: "Axes", x: Float[Tensor, "n 1"], mean: Float[Tensor, "n"], std: Float[Tensor, "n"]
 ) -> "Axes":
-    """The truth over a band: its mean and ±1.96 standard deviations as dashed lines."""
+    """The exact posterior over a band: mean and ±1.96 standard deviations as dashed lines."""
     require_shapes(x=(x, "n d"), mean=(mean, "n"), std=(std, "n"))
     at = x[:, 0].cpu().numpy()
     for shift, width in ((0.0, 1.4), (-1.96, 0.9), (1.96, 0.9)):
@@ -76,7 +76,7 @@ def observations(axes: "Axes", task: Task) -> "Axes":
 
 def code_plane(axes: "Axes", codes: Float[Tensor, "s 2"]) -> "Axes":
     """Two-dimensional codes, coloured by `code_colors`."""
-    require_codes(codes)
+    _require_plane(codes)
     points = codes.cpu().numpy()
     axes.scatter(points[:, 0], points[:, 1], c=code_colors(codes), s=34, edgecolor="white")
     axes.set_xlabel("$z_1$")
@@ -93,22 +93,22 @@ def code_functions(
     *,
     alpha: float = 0.8,
 ) -> "Axes":
-    """The functions x → g(x, z_j), each in the colour that its code z_j has in `code_plane`."""
+    """The functions x → g(x, z_j), each in the colour of its code z_j in `code_plane`."""
     return functions(axes, x, draws, colors=code_colors(codes), alpha=alpha)
 
 
-def require_codes(codes: Float[Tensor, "s 2"]) -> None:
-    """Raise unless codes are points of a plane."""
+def _require_plane(codes: Float[Tensor, "s 2"]) -> None:
+    """Raise unless codes have two dimensions."""
     require_shapes(codes=(codes, "s q"))
     if codes.shape[1] != 2:
         raise ValueError(f"codes must have 2 dimensions to be drawn, got {codes.shape[1]}.")
 
 
 def code_colors(codes: Float[Tensor, "s 2"]) -> list[str]:
-    """Angle as hue, radius as strength: near codes get near colours."""
-    require_codes(codes)
+    """Angle as hue, radius as saturation: similar codes get similar colours."""
+    _require_plane(codes)
     angle = torch.atan2(codes[:, 1], codes[:, 0]) / (2 * torch.pi) + 0.5
     strength = (codes.norm(dim=1) / 2.0).clamp(0.25, 1.0)
     rows = zip(angle.tolist(), strength.tolist(), strict=True)
     rgb = [colorsys.hls_to_rgb(hue, 0.72 - 0.3 * s, 0.35 + 0.55 * s) for hue, s in rows]
-    return ["#" + "".join(f"{round(255 * part):02x}" for part in color) for color in rgb]
+    return ["#" + "".join(f"{round(255 * value):02x}" for value in color) for color in rgb]

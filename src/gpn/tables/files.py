@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpn.core.files import temporary_file
-from gpn.data.bounded import most_unfolded
+from gpn.data.safe_read import max_decompressed_bytes
 from gpn.tables.column_types import TableError, are_codes, is_numeric
 from gpn.tables.encoder import TableEncoder, UnseenWarning, check_names, merge_unseen
 
@@ -120,7 +120,7 @@ class _BoundedGzip(gzip.GzipFile):
     def __init__(self, path: Path) -> None:
         super().__init__(path, "rb")
         self.path = path
-        self.left = self.limit = most_unfolded(path)
+        self.left = self.limit = max_decompressed_bytes(path)
 
     def read1(self, size: int = -1) -> bytes:
         return self._counted(super().read1(size))
@@ -147,7 +147,7 @@ def _read_parquet(
 ) -> Iterator[pd.DataFrame]:
     """Parquet knows the types of its columns, so that `texts` makes no difference."""
     with pq.ParquetFile(path) as file:
-        claimed, limit = file.metadata, most_unfolded(path)
+        claimed, limit = file.metadata, max_decompressed_bytes(path)
         groups = [claimed.row_group(i).total_byte_size for i in range(claimed.num_row_groups)]
         total = 8 * claimed.num_rows * claimed.num_columns if whole else 0
         if max(total, *groups, 0) > limit:

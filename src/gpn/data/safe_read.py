@@ -1,6 +1,6 @@
-"""Reading files that may be damaged or hostile: no claim in a file is believed before it is met.
+"""Reading files that may be damaged or hostile.
 
-Memory grows with the bytes that are really there, never with what a header promises.
+Memory grows with the bytes that are there, never with the sizes that a header claims.
 """
 
 import zipfile
@@ -12,9 +12,9 @@ from typing import Protocol
 
 from gpn.data.store import DataError, Source
 
-CHUNK = 1 << 20  # bytes read at a time
-LIMIT = 4 << 30  # no array of the known data sets comes near
-MAX_BYTES, MAX_TIMES = 256 << 20, 100  # what may come of a packed file: the larger of the two
+CHUNK_BYTES = 1 << 20
+MAX_ARRAY_BYTES = 4 << 30  # more than any array of the known data sets
+MAX_DECOMPRESSED_BYTES, MAX_DECOMPRESSION_RATIO = 256 << 20, 100  # the larger of the two
 
 
 class Readable(Protocol):
@@ -25,7 +25,7 @@ class Readable(Protocol):
 
 @contextmanager
 def parsing(path: Path, source: Source) -> Iterator[None]:
-    """Whatever a parser raises over the content of `path` leaves as a DataError that names it."""
+    """Turn whatever a parser raises over `path` into a DataError that names the file."""
     try:
         yield
     except DataError:
@@ -33,7 +33,7 @@ def parsing(path: Path, source: Source) -> Iterator[None]:
     except Exception as error:  # parsers of damaged files raise anything at all
         raise DataError(
             f"{path} must be a complete file of its kind, got one that is damaged or of another "
-            f"kind ({type(error).__name__}: {error}); get it again from {source}."
+            f"kind ({type(error).__name__}: {error!s:.300}); get it again from {source}."
         ) from error
 
 
@@ -46,40 +46,41 @@ def opened(path: Path, source: Source) -> Iterator[BufferedReader]:
 
 def read_exactly(stream: Readable, size: int) -> bytearray:
     """The next `size` bytes, in chunks, so that a false `size` allocates nothing."""
-    if size > LIMIT:
-        raise ValueError(f"there must be at most {LIMIT} bytes, got a claim of {size}")
+    if size > MAX_ARRAY_BYTES:
+        raise ValueError(f"there must be at most {MAX_ARRAY_BYTES} bytes, got a claim of {size}")
     content = bytearray()
     while len(content) < size:
-        chunk = stream.read(min(CHUNK, size - len(content)))
+        chunk = stream.read(min(CHUNK_BYTES, size - len(content)))
         if not chunk:
             raise EOFError(f"{size} bytes must follow, got {len(content)}")
         content += chunk
     return content
 
 
-def read_whole(stream: Readable, size: int) -> bytearray:
-    """The `size` bytes that must be all there is left."""
+def read_rest(stream: Readable, size: int) -> bytearray:
+    """The next `size` bytes, which must be the rest of the stream."""
     content = read_exactly(stream, size)
     if stream.read(1):
         raise ValueError(f"{size} bytes must be the rest of the file, got more")
     return content
 
 
-def most_unfolded(path: Path) -> int:
-    """How many bytes a packed file may unfold to before it is taken for a bomb."""
-    return max(MAX_BYTES, MAX_TIMES * path.stat().st_size)
+def max_decompressed_bytes(path: Path) -> int:
+    """The size that a compressed file may decompress to before it counts as a bomb."""
+    return max(MAX_DECOMPRESSED_BYTES, MAX_DECOMPRESSION_RATIO * path.stat().st_size)
 
 
-def check_unfolding(path: Path, size: int) -> None:
-    """That `size` bytes can be what is packed in the file, and not a decompression bomb."""
-    if size > most_unfolded(path):
+def check_decompressed_size(path: Path, size: int) -> None:
+    """Raise if `size` bytes from this compressed file would be a decompression bomb."""
+    if size > max_decompressed_bytes(path):
         raise ValueError(
-            f"a packed file of this size must unfold to at most {most_unfolded(path)} bytes, got a "
-            f"claim of {size}"
+            f"a file of this size must decompress to at most {max_decompressed_bytes(path)} bytes, "
+            f"got a claim of {size}"
         )
 
 
-def check_compression(member: zipfile.ZipInfo) -> None:
-    """That `member` grows by a bounded factor: bzip2 and lzma can make gigabytes of a kilobyte."""
+def check_member(path: Path, member: zipfile.ZipInfo) -> None:
+    """Raise if a zip's member would be a bomb; bzip2 and lzma make gigabytes of a kilobyte."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{member.filename} must be stored or deflated")
+    check_decompressed_size(path, member.file_size)

@@ -1,4 +1,4 @@
-"""What several plots share."""
+"""What the plots share: values as tensors, the reference diagonal, and labels with a number."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +18,15 @@ def as_tensor(values: Any) -> Tensor:
         return torch.as_tensor(values).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
-            f"what is drawn must be numbers in an array, got {type(values).__name__} ({error})."
+            f"plotted values must be numbers in an array, got {type(values).__name__} ({error})."
         ) from error
 
 
-def diagonal(axes: "Axes") -> None:
-    """The line from (0, 0) to (1, 1) that a curve is judged by, once per Axes."""
-    if any(line.get_gid() == "diagonal" for line in axes.lines):
-        return
-    axes.plot([0, 1], [0, 1], ":", color="0.6", linewidth=1, gid="diagonal", zorder=1)
+def draw_diagonal(axes: "Axes") -> None:
+    """The reference line from (0, 0) to (1, 1), once per Axes."""
+    if not any(line.get_gid() == "diagonal" for line in axes.lines):
+        axes.plot([0, 1], [0, 1], ":", color="0.6", linewidth=1, gid="diagonal", zorder=1)
 
 
-def joined(label: str, measured: str) -> str:
+def label_with(label: str, measured: str) -> str:
     return f"{label}, {measured}" if label else measured
