@@ -25,9 +25,9 @@ def test_units_are_those_of_the_table() -> None:
     config = gpn.GPNConfig(train=FEW, n_axes=12, noise_std=0.1)
     fitted = gpn.GPNRegressor(config, random_state=0).fit(x.numpy(), y.numpy(), x.numpy())
     mean, std = fitted.predict(x.numpy(), return_std=True)
-    law = GPNModel.of(fitted).posterior(x)
-    torch.testing.assert_close(law.mean[:, 0], torch.from_numpy(mean))
-    torch.testing.assert_close(law.variance[:, 0].sqrt(), torch.from_numpy(std))
+    at_x = GPNModel.of(fitted).posterior(x)
+    torch.testing.assert_close(at_x.mean[:, 0], torch.from_numpy(mean))
+    torch.testing.assert_close(at_x.variance[:, 0].sqrt(), torch.from_numpy(std))
 
 
 def test_a_fit_in_two_seconds_is_close_to_the_exact_posterior() -> None:

@@ -103,36 +103,30 @@ class Estimator(BaseEstimator):
     ) -> None:
         """Fit the posterior, then score known rows that it did not learn from."""
         state = check_random_state(self.random_state)
-        task, seed = self._task(X, y, X_unlabeled, n_classes, state)
+        seed = as_seed(state)
+        task = self._task(X, y, X_unlabeled, n_classes, seed)
         classes = None if n_classes is None else y
         has_loo = self._has_loo(task)
-        learnt, rule = choose_rule(groups_of(X, y), classes, state, has_loo=has_loo)
-        known = task.subset(torch.from_numpy(learnt))
-        method = self._method(known)
+        rows, rule = choose_rule(groups_of(X, y), classes, state, has_loo=has_loo)
+        learnt = task.subset(torch.from_numpy(rows))
+        method = self._method(learnt)
         options: dict[str, Any] = {"rng": seed, "progress": True if self.verbose else None}
         if checkpoint is not None:
             check_checkpoint(method, self.random_state)
             options["checkpoint"] = checkpoint
-        self.posterior_ = method.fit(known, **options)
+        self.posterior_ = method.fit(learnt, **options)
         fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
         self.reference_scores_ = np.sort(rule(fit))
         self.calibration_scores_ = None
 
-    def _task(
-        self,
-        X: Array,
-        y: Array,
-        X_unlabeled: Any,
-        n_classes: int | None,
-        state: np.random.RandomState,
-    ) -> tuple[Task, int]:
-        """Labels and unlabeled rows, scaled, and the seed of the fit."""
+    def _task(self, X: Array, y: Array, X_unlabeled: Any, n_classes: int | None, seed: int) -> Task:
+        """Labels and unlabeled rows, scaled."""
         pool = self._scaled_pool(X, X_unlabeled)
         dtype = self._dtype(len(X), X.shape[1:])
-        x, seed = self._scaled(X).to(dtype), as_seed(state)
+        x = self._scaled(X).to(dtype)
         unlabeled = synthetic_pool(x, seed) if pool is None else pool.to(x.device, dtype)
         targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
-        return Task(x, targets, pool=unlabeled, n_classes=n_classes), seed
+        return Task(x, targets, pool=unlabeled, n_classes=n_classes)
 
     def _scaled_pool(self, X: Array, X_unlabeled: Any) -> Tensor | Pool | None:
         """Set `x_scale_`, by a sample where the pool is outside memory, and scale the pool."""
