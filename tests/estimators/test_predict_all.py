@@ -14,7 +14,7 @@ from gpn.estimators.regressor import Prediction
 from tests.estimators.small import SMALL
 from tests.estimators.test_estimators import POOL, WORDS, X, Y
 
-TWO = np.stack([Y, -3 * Y], axis=1)
+TWO, NEW = np.stack([Y, -3 * Y], axis=1), POOL[:20]
 
 
 def affine() -> GPNRegressor:
@@ -35,12 +35,12 @@ REGRESSORS = {
 @pytest.mark.parametrize("make", REGRESSORS.values(), ids=REGRESSORS.keys())
 def test_numbers_are_those_of_the_single_predictions(make: Any) -> None:
     model = make()
-    found = model.predict_all(POOL, 0.8, 0.1)
+    found = model.predict_all(NEW, 0.8, 0.1)
     expected = Prediction(
-        *model.predict(POOL, return_std=True),
-        *model.predict_interval(POOL, 0.8),
-        model.ood_score(POOL),
-        model.is_ood(POOL, 0.1),
+        *model.predict(NEW, return_std=True),
+        *model.predict_interval(NEW, 0.8),
+        model.ood_score(NEW),
+        model.is_ood(NEW, 0.1),
     )
     for name, values in expected._asdict().items():
         np.testing.assert_array_equal(getattr(found, name), values, err_msg=name)

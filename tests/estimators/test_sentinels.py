@@ -109,7 +109,7 @@ def test_one_value_has_no_scale() -> None:
         config__train=TrainConfig(steps=100, learning_rate=0.01)
     )
     with pytest.warns(
-        OneValueWarning, match=r"y should hold two values at least, got 3 only.*of 1"
+        OneValueWarning, match=r"y should hold two values at least, got 3 only.*were 1"
     ):
         model = quick.fit(X[:1], [3.0], POOL)
     low, high = model.predict_interval(POOL)
