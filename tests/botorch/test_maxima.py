@@ -25,9 +25,19 @@ def test_units_are_those_of_the_table() -> None:
     config = gpn.GPNConfig(train=FEW, n_axes=12, noise_std=0.1)
     fitted = gpn.GPNRegressor(config, random_state=0).fit(x.numpy(), y.numpy(), x.numpy())
     mean, std = fitted.predict(x.numpy(), return_std=True)
-    law = GPNModel.of(fitted).posterior(x)
-    torch.testing.assert_close(law.mean[:, 0], torch.from_numpy(mean))
-    torch.testing.assert_close(law.variance[:, 0].sqrt(), torch.from_numpy(std))
+    at_x = GPNModel.of(fitted).posterior(x)
+    torch.testing.assert_close(at_x.mean[:, 0], torch.from_numpy(mean))
+    torch.testing.assert_close(at_x.variance[:, 0].sqrt(), torch.from_numpy(std))
+
+
+def test_a_frozen_module_gets_inputs_without_scaling() -> None:
+    x = points(30)
+    module = torch.nn.Linear(2, 8).requires_grad_(False)
+    config = gpn.GPNConfig(train=FEW, beta=0.1, noise_std=0.1, n_axes=12)
+    fitted = gpn.GPNRegressor(config, module=module, random_state=0)
+    fitted.fit(x.numpy(), x[:, 0].numpy(), x.numpy())
+    found = GPNModel.of(fitted).posterior(x).mean[:, 0]
+    torch.testing.assert_close(found, torch.from_numpy(fitted.predict(x.numpy())))
 
 
 def test_a_fit_in_two_seconds_is_close_to_the_exact_posterior() -> None:

@@ -60,10 +60,10 @@ def posterior(request: pytest.FixtureRequest) -> gpn.Posterior:
     return request.getfixturevalue(request.param)
 
 
-def law_at(model: GPNModel, x: Tensor, **options: object) -> CodePosterior:
-    law = model.posterior(x, **options)
-    assert isinstance(law, CodePosterior)
-    return law
+def posterior_at(model: GPNModel, x: Tensor, **options: object) -> CodePosterior:
+    at_x = model.posterior(x, **options)
+    assert isinstance(at_x, CodePosterior)
+    return at_x
 
 
 def y_scale_of(posterior: gpn.Posterior, size: float) -> Scale:
@@ -74,11 +74,11 @@ def y_scale_of(posterior: gpn.Posterior, size: float) -> Scale:
 @pytest.mark.parametrize("name", ["one", "two", "shared"])
 def test_moments_are_the_closed_forms(name: str, request: pytest.FixtureRequest) -> None:
     posterior, x = request.getfixturevalue(name), points(3, 5)
-    law = law_at(GPNModel(posterior), x)
+    at_x = posterior_at(GPNModel(posterior), x)
     flat = x.reshape(15, 2)
-    torch.testing.assert_close(law.mean.reshape(15, -1), posterior.mean(flat))
-    torch.testing.assert_close(law.variance.reshape(15, -1), posterior.variance(flat))
-    own = law_at(GPNModel(posterior), flat).distribution.covariance_matrix
+    torch.testing.assert_close(at_x.mean.reshape(15, -1), posterior.mean(flat))
+    torch.testing.assert_close(at_x.variance.reshape(15, -1), posterior.variance(flat))
+    own = posterior_at(GPNModel(posterior), flat).distribution.covariance_matrix
     expected = posterior.covariance(flat)
     for output in range(posterior.n_outputs):
         rows = torch.arange(15) * posterior.n_outputs + output
@@ -87,26 +87,26 @@ def test_moments_are_the_closed_forms(name: str, request: pytest.FixtureRequest)
 
 def test_draws_have_the_moments(posterior: gpn.Posterior) -> None:
     torch.manual_seed(0)
-    law = law_at(GPNModel(posterior), points(2, 3))
-    draws = law.rsample(Size([4000]))
+    at_x = posterior_at(GPNModel(posterior), points(2, 3))
+    draws = at_x.rsample(Size([4000]))
     assert draws.shape == (4000, 2, 3, posterior.n_outputs)
     std = draws.std(0)
-    assert float(((draws.mean(0) - law.mean) / std).abs().max()) < 0.25  # 256 codes: 4 of 0.0625
-    torch.testing.assert_close(std, law.variance.sqrt(), rtol=0.2, atol=0.0)
+    assert float(((draws.mean(0) - at_x.mean) / std).abs().max()) < 0.25  # 256 codes: 4 of 0.0625
+    torch.testing.assert_close(std, at_x.variance.sqrt(), rtol=0.2, atol=0.0)
 
 
 @pytest.mark.parametrize("name", ["one", "two", "shared"])
 def test_the_code_zero_is_the_mean(name: str, request: pytest.FixtureRequest) -> None:
-    law = law_at(GPNModel(request.getfixturevalue(name)), points(4, 3))
-    zero = torch.zeros(Size([1]) + law.base_sample_shape, dtype=torch.float64)
-    torch.testing.assert_close(law.rsample_from_base_samples(Size([1]), zero)[0], law.mean)
+    at_x = posterior_at(GPNModel(request.getfixturevalue(name)), points(4, 3))
+    zero = torch.zeros(Size([1]) + at_x.base_sample_shape, dtype=torch.float64)
+    torch.testing.assert_close(at_x.rsample_from_base_samples(Size([1]), zero)[0], at_x.mean)
 
 
 def test_a_code_is_the_generators_own_function(posterior: gpn.Posterior) -> None:
     codes = torch.randn(6, posterior.generator.code_dim, dtype=torch.float64)
     x = points(7)
     expected = posterior.generator(x, codes)
-    found = law_at(GPNModel(posterior), x).rsample_from_base_samples(Size([6]), codes)
+    found = posterior_at(GPNModel(posterior), x).rsample_from_base_samples(Size([6]), codes)
     torch.testing.assert_close(found, expected)
 
 
@@ -124,21 +124,21 @@ def test_a_code_is_one_function_at_all_points_and_in_all_batches(posterior: gpn.
 
 
 def test_batches_may_have_codes_of_their_own(posterior: gpn.Posterior) -> None:
-    law = law_at(GPNModel(posterior), points(4, 3))
-    base = torch.randn(Size([5]) + law.base_sample_shape, dtype=torch.float64)
-    found = law.rsample_from_base_samples(Size([5]), base)
+    at_x = posterior_at(GPNModel(posterior), points(4, 3))
+    base = torch.randn(Size([5]) + at_x.base_sample_shape, dtype=torch.float64)
+    found = at_x.rsample_from_base_samples(Size([5]), base)
     for batch in range(4):
-        single = law_at(GPNModel(posterior), points(4, 3)[batch])
+        single = posterior_at(GPNModel(posterior), points(4, 3)[batch])
         expected = single.rsample_from_base_samples(Size([5]), base[:, batch])
         torch.testing.assert_close(found[:, batch], expected)
 
 
-def test_slopes_are_those_of_finite_differences(posterior: gpn.Posterior) -> None:
+def test_gradients_match_finite_differences(posterior: gpn.Posterior) -> None:
     model, sampler = GPNModel(posterior), IIDNormalSampler(Size([3]), seed=0)
 
     def value(x: Tensor) -> Tensor:
-        law = model.posterior(x)
-        return sampler(law).sum() + law.mean.square().sum() + law.variance.sqrt().sum()
+        at_x = model.posterior(x)
+        return sampler(at_x).sum() + at_x.mean.square().sum() + at_x.variance.sqrt().sum()
 
     assert torch.autograd.gradcheck(value, points(2, 2).requires_grad_())
 
@@ -146,7 +146,7 @@ def test_slopes_are_those_of_finite_differences(posterior: gpn.Posterior) -> Non
 def test_noise_adds_its_variance(posterior: gpn.Posterior) -> None:
     torch.manual_seed(0)
     model, x = GPNModel(posterior, y_scale=y_scale_of(posterior, 3.0)), points(2, 3)
-    plain, noisy = law_at(model, x), law_at(model, x, observation_noise=True)
+    plain, noisy = posterior_at(model, x), posterior_at(model, x, observation_noise=True)
     sigma = 3.0 * posterior.noise_std
     torch.testing.assert_close(
         noisy.variance - plain.variance, torch.full_like(plain.mean, sigma**2)
@@ -156,14 +156,14 @@ def test_noise_adds_its_variance(posterior: gpn.Posterior) -> None:
     draws = noisy.rsample(Size([4000]))
     torch.testing.assert_close(draws.var(0), noisy.variance, rtol=0.25, atol=0.0)
     given = torch.full((1, posterior.n_outputs), 4.0, dtype=torch.float64)
-    own = law_at(model, x, observation_noise=given)
+    own = posterior_at(model, x, observation_noise=given)
     torch.testing.assert_close(own.variance - plain.variance, torch.full_like(plain.mean, 4.0))
 
 
 def test_noise_of_different_points_is_independent(one: gpn.Posterior) -> None:
     torch.manual_seed(0)
     x = points(1).expand(2, 2)  # the same point twice
-    draws = law_at(GPNModel(one), x, observation_noise=True).rsample(Size([4000]))[..., 0]
+    draws = posterior_at(GPNModel(one), x, observation_noise=True).rsample(Size([4000]))[..., 0]
     gap = draws[:, 0] - draws[:, 1]
     assert float(gap.var()) == pytest.approx(2 * one.noise_std**2, rel=0.1)
 
@@ -175,9 +175,9 @@ def test_outputs_can_be_weighed(name: str, noise: bool, request: pytest.FixtureR
     model, x = GPNModel(request.getfixturevalue(name)), points(2, 3)
     weights = torch.tensor([2.0, -1.0], dtype=torch.float64)
     transform = ScalarizedPosteriorTransform(weights, offset=0.5)
-    mixed = law_at(model, x, observation_noise=noise, posterior_transform=transform)
+    mixed = posterior_at(model, x, observation_noise=noise, posterior_transform=transform)
     sampler = IIDNormalSampler(Size([2000]), seed=0)
-    plain, added = law_at(model, x), 5 * 0.04 if noise else 0.0
+    plain, added = posterior_at(model, x), 5 * 0.04 if noise else 0.0
     torch.testing.assert_close(mixed.mean, 0.5 + (plain.mean @ weights)[..., None])
     assert mixed.shape == (2, 3, 1)
     expected = (sampler(plain) @ weights).var(0)[..., None] + added
@@ -186,7 +186,7 @@ def test_outputs_can_be_weighed(name: str, noise: bool, request: pytest.FixtureR
         torch.testing.assert_close(sampler(mixed)[..., 0], 0.5 + sampler(plain) @ weights)
 
 
-def test_other_transforms_get_the_joint_law(one: gpn.Posterior) -> None:
+def test_other_transforms_get_the_joint_distribution(one: gpn.Posterior) -> None:
     x = points(4)
     mean = GPNModel(one).posterior(x, posterior_transform=ExpectationPosteriorTransform(n_w=2)).mean
     torch.testing.assert_close(mean, one.mean(x).reshape(2, 2).mean(1, keepdim=True))
@@ -262,7 +262,7 @@ def test_what_is_not_there_says_what_to_do(one: gpn.Posterior) -> None:
     with pytest.raises(ValueError, match="b × q × 2, got"):
         GPNModel(one).posterior(torch.zeros(4, 3))
     with pytest.raises(ValueError, match="base samples must have the shape"):
-        law_at(GPNModel(one), x).rsample_from_base_samples(Size([2]), torch.zeros(3, 1))
+        posterior_at(GPNModel(one), x).rsample_from_base_samples(Size([2]), torch.zeros(3, 1))
     with pytest.raises(ValueError, match=r"one target is a column, Y\[:, None\]"):
         GPNModel.fit(x, y[:, 0], BOUNDS)
     with pytest.raises(ValueError, match="low < high"):
@@ -275,6 +275,6 @@ def test_classes_are_refused(quick: gpn.GPNConfig, classes: gpn.Task) -> None:
 
 
 def test_float32_inputs_give_float32(one: gpn.Posterior) -> None:
-    law = law_at(GPNModel(one), points(2, 2).float())
-    assert law.rsample(Size([3])).dtype == law.mean.dtype == law.dtype == torch.float32
-    assert math.isfinite(float(law.variance.sum()))
+    at_x = posterior_at(GPNModel(one), points(2, 2).float())
+    assert at_x.rsample(Size([3])).dtype == at_x.mean.dtype == at_x.dtype == torch.float32
+    assert math.isfinite(float(at_x.variance.sum()))

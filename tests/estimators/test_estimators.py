@@ -83,7 +83,7 @@ def test_functions_are_the_samples_at_any_rows(which: str, request: pytest.Fixtu
     np.testing.assert_allclose(sample(X, 3, random_state=1), whole)
 
 
-def test_what_is_unlike_the_labels_is_flagged(
+def test_rows_unlike_the_labels_are_flagged(
     regressor: GPNRegressor, classifier: GPNClassifier
 ) -> None:
     inside, outside = RNG.uniform(-1, 1, (500, 2)), np.array([[2.5, 2.5], [-2.5, 2.8], [2.9, -2.9]])
@@ -94,7 +94,7 @@ def test_what_is_unlike_the_labels_is_flagged(
         assert model.ood_score(outside).min() > np.median(model.ood_score(inside))
 
 
-def test_a_pool_is_no_array_where_all_rows_count_together(
+def test_a_pool_is_refused_where_all_rows_are_needed_together(
     regressor: GPNRegressor, tmp_path: Path
 ) -> None:
     np.save(tmp_path / "pool.npy", POOL)
@@ -157,7 +157,7 @@ def test_frames_keep_their_names(frame: Any) -> None:
         model.predict(frame({"b": X[:, 1], "a": X[:, 0]}))
 
 
-def test_without_a_pool_one_is_made_up_and_said() -> None:
+def test_a_missing_pool_is_replaced_by_synthetic_rows_with_a_warning() -> None:
     with pytest.warns(SyntheticPoolWarning, match="which is second best"):
         model = GPNRegressor(SHORT, random_state=0).fit(X, Y)
     assert model.is_ood([[2.8, -2.8]]).all()
@@ -221,7 +221,7 @@ def test_a_file_keeps_the_settings_of_a_named_method(
 
 
 @pytest.mark.parametrize("which", ["regressor", "classifier"])
-def test_a_round_trip_keeps_every_draw(
+def test_a_saved_model_gives_the_same_draws(
     which: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     model = request.getfixturevalue(which)
@@ -278,7 +278,7 @@ def test_unlabeled_rows_reach_the_end_of_a_pipeline_transformed_like_the_others(
 def test_suggestions_from_a_large_pool_look_at_the_most_unknown(
     regressor: GPNRegressor, classifier: GPNClassifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("regression", "classification"):
+    for module in ("regressor", "classifier"):
         monkeypatch.setattr(f"gpn.estimators.{module}.MAX_CANDIDATES", 50)
     for model in (regressor, classifier):
         picked = model.suggest(POOL, 5)

@@ -1,4 +1,4 @@
-"""What is said of rows, pools, classes and modules that do not fit."""
+"""Errors for rows, pools, classes and modules that do not fit."""
 
 import warnings
 from pathlib import Path
@@ -42,7 +42,7 @@ POOLS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("pool", "message"), POOLS.values(), ids=POOLS.keys())
-def test_of_unlabeled_rows_by_their_own_name(pool: Any, message: str) -> None:
+def test_errors_of_unlabeled_rows_name_them(pool: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         GPNRegressor(SMALL, random_state=0).fit(X, Y, pool)
 
@@ -50,7 +50,7 @@ def test_of_unlabeled_rows_by_their_own_name(pool: Any, message: str) -> None:
 @pytest.mark.parametrize(
     "pool", [SET, POOL.tolist(), torch.from_numpy(POOL), gpn.box([-3] * 2, [3] * 2)]
 )
-def test_every_kind_that_is_named_is_taken(pool: Any) -> None:
+def test_every_pool_type_of_the_error_message_is_accepted(pool: Any) -> None:
     GPNRegressor(SMALL, random_state=0).fit(X, Y, pool)
 
 
@@ -60,7 +60,7 @@ def test_other_names_of_unlabeled_columns() -> None:
         GPNRegressor(SMALL, random_state=0).fit(*frames)
 
 
-def test_the_made_up_pool_is_told_at_the_callers_line() -> None:
+def test_the_synthetic_pool_warning_points_at_the_caller() -> None:
     with pytest.warns(SyntheticPoolWarning) as caught:
         GPNRegressor(SMALL, random_state=0).fit(X, Y)
     assert [entry.filename for entry in caught] == [__file__]

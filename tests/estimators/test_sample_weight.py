@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from gpn import GPNRegressor, TrainConfig
-from gpn.estimators.base import _repeats
+from gpn.estimators.validation import repeats
 from tests.estimators.test_estimators import POOL, SHORT, X, Y
 
 
@@ -19,9 +19,9 @@ def test_a_weight_is_a_number_of_rows() -> None:
         clone(quick).fit(X, Y, POOL, sample_weight=np.zeros(120))
 
 
-def test_fractions_of_a_weight_are_shared_out_in_proportion() -> None:
+def test_fractional_weights_are_rounded_in_proportion() -> None:
     weights = np.linspace(0.1, 2.1, 1000)
-    counts = np.bincount(_repeats(weights, np.zeros((1000, 1)), np.random.RandomState(0)))
+    counts = np.bincount(repeats(weights, np.zeros((1000, 1)), np.random.RandomState(0)))
     assert abs(counts.sum() - 1000) <= 1
     share = weights[:500].sum() / weights.sum()
     assert counts[:500].sum() / counts.sum() == pytest.approx(share, abs=0.01)

@@ -1,4 +1,4 @@
-"""One value a thousand times too far off: said, and kept from drowning its column."""
+"""Codes for missing values, such as -999, are warned of and do not spoil a column's scale."""
 
 from typing import Any
 
@@ -8,8 +8,7 @@ import pytest
 
 from gpn import GPNRegressor, MLPTrunk, TrainConfig
 from gpn.estimators import OneValueWarning, SentinelWarning
-from gpn.estimators.scaling import Scale
-from gpn.estimators.sentinels import scale_of_rows
+from gpn.estimators.scaling import Scale, scale_of_rows
 from tests.estimators.small import SMALL
 
 RNG = np.random.default_rng(0)
@@ -34,7 +33,7 @@ def spoilt(rows: Any, column: int = 1, count: int = 1) -> Any:
     ("x", "pool", "said"),
     [
         (X, spoilt(POOL), r"column 1 has -999 in 1 of 400 rows, \S+ standard"),
-        (spoilt(X), POOL, r"column 1 has -999 in 1 of 400 rows, .*for missing"),
+        (spoilt(X), POOL, r"column 1 has -999 in 1 of 400 rows, .*Impute or drop"),
     ],
 )
 def test_a_code_for_missing_values_does_not_spoil_the_fit(x: Any, pool: Any, said: str) -> None:
@@ -60,8 +59,8 @@ ORDINARY = {
 
 
 @pytest.mark.parametrize(("x", "pool"), ORDINARY.values(), ids=ORDINARY.keys())
-def test_ordinary_columns_are_scaled_as_ever(x: Any, pool: Any) -> None:
-    """To the last digit, and in silence."""
+def test_ordinary_columns_are_scaled_by_all_rows(x: Any, pool: Any) -> None:
+    """To the last digit, and without a warning."""
     scale, whole = scale_of_rows(x, pool, None), x if pool is None else np.concatenate([x, pool])
     np.testing.assert_array_equal(scale.shift, Scale.of(whole).shift)
     np.testing.assert_array_equal(scale.scale, Scale.of(whole).scale)
@@ -96,7 +95,7 @@ def test_a_column_is_called_by_its_name() -> None:
         GPNRegressor(SMALL, random_state=0).fit(frame[100:], truth(X[:1])[0] + POOL[100:, 0], frame)
 
 
-def test_a_target_far_off_is_said_and_kept() -> None:
+def test_a_sentinel_among_targets_is_warned_of_and_fitted() -> None:
     y = truth(X)
     y[3] = -999
     with pytest.warns(SentinelWarning, match=r"y should hold no codes .*, got -999 in 1 of"):
@@ -110,7 +109,7 @@ def test_one_value_has_no_scale() -> None:
         config__train=TrainConfig(steps=100, learning_rate=0.01)
     )
     with pytest.warns(
-        OneValueWarning, match=r"y should hold two values at least, got 3 only.*of 1"
+        OneValueWarning, match=r"y should hold two values at least, got 3 only.*were 1"
     ):
         model = quick.fit(X[:1], [3.0], POOL)
     low, high = model.predict_interval(POOL)

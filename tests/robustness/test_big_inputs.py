@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 import gpn
 from gpn.cli import commands as cli
-from gpn.estimators import base
-from gpn.estimators import chunks as pieces
+from gpn.estimators import base, chunks
 from gpn.tables import files
 
 Array = NDArray[Any]
@@ -112,12 +111,12 @@ def classifier() -> gpn.GPNClassifier:
         ("classifier", "is_ood"),
     ],
 )
-def test_answers_in_pieces_are_those_of_all_rows(
+def test_predictions_in_chunks_are_those_of_all_rows(
     kind: str, ask: str, source: Any, request: pytest.FixtureRequest, monkeypatch: Any
 ) -> None:
     model, most = request.getfixturevalue(kind), []
     own = type(model)._inputs
-    monkeypatch.setattr(pieces, "ROWS_AT_ONCE", 70)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 70)
     monkeypatch.setattr(
         type(model), "_inputs", lambda self, X: (most.append(len(X)), own(self, X))[1]
     )
@@ -131,10 +130,10 @@ def test_answers_in_pieces_are_those_of_all_rows(
         assert (answer == whole).mean() > 0.99
 
 
-def test_pairs_of_answers_are_joined(
+def test_tuples_of_predictions_are_joined(
     regressor: gpn.GPNRegressor, saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "ROWS_AT_ONCE", 70)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 70)
     mapped = np.load(saved, mmap_mode="r")
     for there, here in (
         (regressor.predict(mapped, return_std=True), regressor.predict(POOL, return_std=True)),

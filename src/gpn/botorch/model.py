@@ -1,6 +1,6 @@
-"""A GPN as a BoTorch model: z is the base sample, so that one z is one function everywhere.
+"""A GPN as a BoTorch model: the code z is the base sample, so that one z is one function.
 
-    model = GPNModel.fit(train_X, train_Y, bounds, rng=0)  # everything in its own units
+    model = GPNModel.fit(train_X, train_Y, bounds, rng=0)  # in the units of the data
     acquisition = qLogExpectedImprovement(model, best_f=train_Y.max())
     candidates, _ = optimize_acqf(acquisition, bounds, q=2, num_restarts=4, raw_samples=128)
 
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models.model import Model
@@ -37,14 +36,13 @@ from gpn.training.config import TrainConfig
 from gpn.training.torch_state import exclusive_torch_state
 
 POOL_ROWS = 512
-
 QUICK_STEPS = 300
 
 
 class GPNModel(Model):
-    """The functions of a fitted GPN, in the units of `x_scale` and `y_scale` (None: as they are).
+    """The functions of a fitted GPN, in the units of `x_scale` and `y_scale` (None: unscaled).
 
-    Inputs may have any floating dtype; what comes back has theirs.
+    Inputs may have any floating dtype, and outputs have the same.
     """
 
     generator: Generator
@@ -59,19 +57,18 @@ class GPNModel(Model):
         super().__init__()
         _check_posterior(posterior)
         self.gpn = posterior
-        # L-BFGS needs smoother values than float32 gives, whatever the fit was in
+        # L-BFGS needs smoother values than float32 gives, whatever the precision of the fit
         self.generator = copy.deepcopy(posterior.generator).double()
+        x, y = x_scale or Scale.none(), y_scale or Scale.none()
         dim, outputs = posterior.signature.input_shape[0], posterior.n_outputs
-        x = x_scale or Scale(np.zeros(dim), np.ones(dim))
-        y = y_scale or Scale(np.zeros(outputs), np.ones(outputs))
-        self.register_buffer("x_shift", torch.from_numpy(x.shift))
-        self.register_buffer("x_scale", torch.from_numpy(x.scale))
-        self.register_buffer("y_shift", torch.from_numpy(y.shift))
-        self.register_buffer("y_weights", torch.from_numpy(y.scale).diag())
+        self.register_buffer("x_shift", torch.from_numpy(x.shift).expand(dim).clone())
+        self.register_buffer("x_scale", torch.from_numpy(x.scale).expand(dim).clone())
+        self.register_buffer("y_shift", torch.from_numpy(y.shift).expand(outputs).clone())
+        self.register_buffer("y_weights", torch.from_numpy(y.scale).expand(outputs).diag())
 
     @classmethod
     def of(cls, regressor: GPNRegressor) -> "GPNModel":
-        """A fitted estimator, in the units of its table."""
+        """A fitted estimator, in the units of its data."""
         posterior: Any = regressor.posterior_
         return cls(posterior, regressor.x_scale_, regressor.y_scale_)
 
@@ -86,15 +83,15 @@ class GPNModel(Model):
         config: GPNConfig | None = None,
         rng: Rng = None,
     ) -> "GPNModel":
-        """A GPN of labels ``n × d`` and ``n × m``, on the box `bounds` ``2 × d``, in its units.
+        """Fit a GPN to labels ``n × d`` and ``n × m`` on the box `bounds` ``2 × d``.
 
-        The pool is a Sobol sequence in the box, or the rows `pool` where candidates come from
-        elsewhere. The default `quick_config` takes a second or two on one core.
+        The pool is a Sobol sequence in the box; pass `pool` where candidates come from elsewhere.
+        The default configuration, `quick_config`, takes a second or two on one core.
         """
         _check_data(train_X, train_Y, bounds)
-        low, high = bounds.detach().cpu().double().numpy()
-        x_scale = Scale((low + high) / 2, (high - low) / 12**0.5)  # of the uniform law
-        y_scale = Scale.of(train_Y.detach().cpu().double().numpy())
+        low, high = _to_numpy(bounds)
+        x_scale = Scale((low + high) / 2, (high - low) / 12**0.5)  # moments of U[low, high]
+        y_scale = Scale.of(_to_numpy(train_Y))
         seeds = as_generator(rng)
         rows = _sobol(bounds, seeds) if pool is None else pool
         x, unlabeled = (_scaled(values, x_scale) for values in (train_X, rows))
@@ -102,7 +99,7 @@ class GPNModel(Model):
         if config is not None:
             return cls(GPN(config).fit(task, rng=seeds, progress=False), x_scale, y_scale)
         with _one_thread(), warnings.catch_warnings():
-            # in many dimensions few axes hold little; what is asked for here are marginals
+            # in many dimensions few axes hold little variance, but marginals stay close
             warnings.simplefilter("ignore", AxesWarning)
             posterior = GPN(quick_config(task)).fit(task, rng=seeds, progress=False)
         return cls(posterior, x_scale, y_scale)
@@ -122,7 +119,7 @@ class GPNModel(Model):
         observation_noise: bool | Tensor = False,  # noqa: FBT001
         posterior_transform: PosteriorTransform | None = None,
     ) -> Posterior:
-        """The law of the functions at ``b × q × d`` inputs; with noise, of new labels there.
+        """The distribution of functions at ``b × q × d`` inputs; with noise, of new labels.
 
         `observation_noise` True is the noise of the fit; a tensor holds variances that broadcast
         to ``b × q × m``.
@@ -131,19 +128,19 @@ class GPNModel(Model):
         if output_indices is not None:
             rest = observation_noise, posterior_transform
             return self.subset_output(output_indices).posterior(X, None, *rest)
-        made = self._law(X, self._noise(X, of=observation_noise))
+        posterior = self._code_posterior(X, self._noise_variance(X, observation_noise))
         if posterior_transform is None:
-            return made
+            return posterior
         if isinstance(posterior_transform, ScalarizedPosteriorTransform):
             weights: Any = posterior_transform.weights
-            return made.scalarized(weights.to(X), posterior_transform.offset)
-        return posterior_transform(made)
+            return posterior.scalarized(weights.to(X), posterior_transform.offset)
+        return posterior_transform(posterior)
 
     def subset_output(self, idcs: list[int]) -> "GPNModel":
-        part = copy.copy(self)
-        part._buffers = dict(self._buffers)
-        part.y_shift, part.y_weights = self.y_shift[idcs], self.y_weights[:, idcs]
-        return part
+        subset = copy.copy(self)
+        subset._buffers = dict(self._buffers)
+        subset.y_shift, subset.y_weights = self.y_shift[idcs], self.y_weights[:, idcs]
+        return subset
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(
@@ -154,37 +151,38 @@ class GPNModel(Model):
     def fantasize(self, X: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
         self.condition_on_observations(X, X)
 
-    def _law(self, X: Tensor, noise: Tensor | None) -> CodePosterior:
+    def _code_posterior(self, X: Tensor, noise_variance: Tensor | None) -> CodePosterior:
         if X.shape[-1] != len(self.x_shift) or X.ndim < 2:
             raise ValueError(
                 f"X must have the shape b × q × {len(self.x_shift)}, got {tuple(X.shape)}."
             )
-        points = ((X - self.x_shift.to(X)) / self.x_scale.to(X)).to(self._weight())
+        points = ((X - self.x_shift.to(X)) / self.x_scale.to(X)).to(self._parameter())
         weights, shift = self.y_weights.to(X), self.y_shift.to(X)
         if not isinstance(self.generator, AffineGenerator):
-            return ConcatCodePosterior(self.generator, points, weights, shift, noise)
+            return ConcatCodePosterior(self.generator, points, weights, shift, noise_variance)
         columns = self.generator.columns(points.flatten(0, -2)).to(X)
-        slopes = _dense(columns[1:], weights, self.generator.blocks)
-        centre = (columns[0] @ weights + shift).reshape(*X.shape[:-1], -1)
-        return AffineCodePosterior(centre, slopes.reshape(*centre.shape, -1), noise)
+        mean = (columns[0] @ weights + shift).reshape(*X.shape[:-1], -1)
+        loadings = _dense_loadings(columns[1:], weights, self.generator.blocks)
+        return AffineCodePosterior(mean, loadings.reshape(*mean.shape, -1), noise_variance)
 
-    def _noise(self, X: Tensor, *, of: bool | Tensor) -> Tensor | None:
-        if isinstance(of, Tensor):
-            return of.to(X)
-        if not of:
+    def _noise_variance(self, X: Tensor, noise: bool | Tensor) -> Tensor | None:  # noqa: FBT001
+        if isinstance(noise, Tensor):
+            return noise.to(X)
+        if not noise:
             return None
         variance = self.gpn._noise_variance(observation_noise=True)
         return variance * self.y_weights.to(X).square().sum(0)
 
-    def _weight(self) -> Tensor:
+    def _parameter(self) -> Tensor:
         return next(self.generator.parameters())
 
 
 def quick_config(task: Task) -> GPNConfig:
-    """For many fits with few labels: a likely prior, and a small network distilled from it.
+    """For many fits with few labels: a prior by its evidence, and a small network.
 
-    Labels and inputs must have unit variance. On one core about a second; marginal means are
-    within a fifth of a posterior standard deviation of the exact ones, those within a tenth.
+    Labels and inputs must have unit variance. A fit takes about a second on one core; marginal
+    means are within a fifth of a posterior standard deviation of the exact ones, and standard
+    deviations within a tenth.
     """
     prior, noise_std = fit_prior_by_evidence(task.x_obs, task.y_obs)
     return GPNConfig(
@@ -207,7 +205,7 @@ def quick_config(task: Task) -> GPNConfig:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Networks this small are not worth sharing, and threads that wait for a busy core spin."""
+    """Small networks gain nothing from threads, and threads that wait for a busy core spin."""
     with exclusive_torch_state():
         before = torch.get_num_threads()
         torch.set_num_threads(1)
@@ -217,14 +215,14 @@ def _one_thread() -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def _dense(slopes: Tensor, weights: Tensor, blocks: int) -> Tensor:
-    """The slopes ``c × n × o`` of outputs mixed by weights ``o × m``: ``n × m × code_dim``.
+def _dense_loadings(loadings: Tensor, weights: Tensor, blocks: int) -> Tensor:
+    """Loadings ``c × n × o`` of outputs mixed by weights ``o × m``: ``n × m × code_dim``.
 
-    With blocks, each output has a part of the code for itself.
+    With blocks, each output has a block of the code to itself.
     """
     if blocks == 1:
-        return torch.einsum("cno,om->nmc", slopes, weights)
-    return torch.einsum("cno,om->nmoc", slopes, weights).flatten(-2)
+        return torch.einsum("cno,om->nmc", loadings, weights)
+    return torch.einsum("cno,om->nmoc", loadings, weights).flatten(-2)
 
 
 def _sobol(bounds: Tensor, seeds: torch.Generator) -> Tensor:
@@ -233,9 +231,12 @@ def _sobol(bounds: Tensor, seeds: torch.Generator) -> Tensor:
     return bounds[0] + (bounds[1] - bounds[0]) * unit.to(bounds)
 
 
+def _to_numpy(values: Tensor) -> Any:
+    return values.detach().cpu().double().numpy()
+
+
 def _scaled(values: Tensor, scale: Scale) -> Tensor:
-    shift, width = (torch.from_numpy(part).to(values.device) for part in (scale.shift, scale.scale))
-    return (values.detach().double() - shift) / width
+    return torch.tensor(scale.apply(_to_numpy(values)), device=values.device)
 
 
 def _check_posterior(posterior: Any) -> None:
@@ -271,19 +272,19 @@ class _Paths(nn.Module):
         self.model, self.codes = model, codes
 
     def set_ensemble_as_batch(self, ensemble_as_batch: bool) -> None:  # noqa: FBT001
-        """BoTorch says this to every path; a GPN is no ensemble."""
+        """BoTorch calls this on every path; a GPN is no ensemble."""
 
     def forward(self, X: Tensor) -> Tensor:
         points = X if self.model.num_outputs == 1 else X.squeeze(-3)
         batch = torch.broadcast_shapes(points.shape[:-2], self.codes.shape[:-1])
-        law = self.model._law(points.expand(batch + points.shape[-2:]), None)
-        values = law.functions(self.codes.to(X).expand(batch + self.codes.shape[-1:]))
+        posterior = self.model._code_posterior(points.expand(batch + points.shape[-2:]), None)
+        values = posterior.functions(self.codes.to(X).expand(batch + self.codes.shape[-1:]))
         return values[..., 0] if self.model.num_outputs == 1 else values.mT
 
 
 @DrawMatheronPaths.register(GPNModel)  # type: ignore[untyped-decorator]
 def _draw_paths(model: GPNModel, *, sample_shape: Size, **strategies: Any) -> _Paths:
-    """Functions for ever, for PathwiseThompsonSampling and its kind."""
-    weight = model._weight()
+    """Fixed functions, for PathwiseThompsonSampling and similar acquisition functions."""
+    parameter = model._parameter()
     size = sample_shape + Size([model.generator.code_dim])
-    return _Paths(model, torch.randn(size, device=weight.device, dtype=weight.dtype))
+    return _Paths(model, torch.randn(size, device=parameter.device, dtype=parameter.dtype))

@@ -1,4 +1,4 @@
-"""What a GPN believes at some points, as BoTorch wants it: draws from base samples z."""
+"""The posterior of a GPN at given points, for BoTorch: draws from base samples z."""
 
 from abc import abstractmethod
 from functools import cached_property
@@ -21,17 +21,19 @@ MOMENT_CODES = 256
 
 
 class CodePosterior(Posterior):
-    """g(x, z) at ``b × q`` points for m outputs, z ~ N(0, I), with or without noise on top.
+    """g(x, z) at ``b × q`` points for m outputs, z ~ N(0, I), with or without label noise.
 
     Base samples are z, followed by one number per point and output where there is noise: shape
-    ``b × (code_dim [+ q·m])``. A z is a function: the same at all points and in all batches, and
-    `rsample` draws one for the whole batch.
+    ``b × (code_dim [+ q·m])``. A z is one function, the same at all points and in all batches;
+    `rsample` draws one z for the whole batch.
     """
 
-    def __init__(self, shape: Size, code_dim: int, like: Tensor, noise: Tensor | None) -> None:
+    def __init__(
+        self, shape: Size, code_dim: int, like: Tensor, noise_variance: Tensor | None
+    ) -> None:
         self.shape = shape  # b × q × m
         self.code_dim = code_dim
-        self.noise_variance = noise
+        self.noise_variance = noise_variance
         self._like = like
 
     @abstractmethod
@@ -73,8 +75,8 @@ class CodePosterior(Posterior):
     def rsample(self, sample_shape: Size | None = None) -> Tensor:
         draws = Size([1]) if sample_shape is None else sample_shape
         like: dict[str, Any] = {"device": self.device, "dtype": self.dtype}
-        one = Size([1] * len(self.batch_shape) + [self.code_dim])
-        values = self.functions(torch.randn(draws + one, **like))
+        one_code = Size([1] * len(self.batch_shape) + [self.code_dim])
+        values = self.functions(torch.randn(draws + one_code, **like))
         return self._noisy(values, torch.randn(values.shape, **like))
 
     def rsample_from_base_samples(self, sample_shape: Size, base_samples: Tensor) -> Tensor:
@@ -92,58 +94,60 @@ class CodePosterior(Posterior):
             return values
         return values + self.noise_variance.sqrt() * standard.reshape(values.shape)
 
+    def _with_noise(self, variance: Tensor) -> Tensor:
+        return variance if self.noise_variance is None else variance + self.noise_variance
+
     def _scalar_noise(self, weights: Tensor) -> Tensor | None:
         noise = self.noise_variance
         return None if noise is None else (noise * weights.square()).sum(-1, keepdim=True)
 
 
 class AffineCodePosterior(CodePosterior):
-    """Of an affine generator: b(x) + A(x) z, a Gaussian with its moments in closed form."""
+    """An affine generator's b(x) + A(x) z: a Gaussian with moments in closed form."""
 
-    def __init__(self, centre: Tensor, slopes: Tensor, noise: Tensor | None) -> None:
-        super().__init__(centre.shape, slopes.shape[-1], centre, noise)
-        self.centre = centre  # b × q × m
-        self.slopes = slopes  # b × q × m × code_dim
+    def __init__(self, mean: Tensor, loadings: Tensor, noise_variance: Tensor | None) -> None:
+        super().__init__(mean.shape, loadings.shape[-1], mean, noise_variance)
+        self.loadings = loadings  # b × q × m × code_dim
 
     @property
     def mean(self) -> Tensor:
-        return self.centre
+        return self._like
 
     @property
     def variance(self) -> Tensor:
-        own = self.slopes.square().sum(-1)
-        return own if self.noise_variance is None else own + self.noise_variance
+        return self._with_noise(self.loadings.square().sum(-1))
 
     @property
     def distribution(self) -> MultivariateNormal:
-        """The joint law of all points and outputs, for transforms that work on moments."""
-        flat = self.slopes.flatten(-3, -2)
+        """The joint distribution of points and outputs, for transforms that work on moments."""
+        flat = self.loadings.flatten(-3, -2)
         covariance = flat @ flat.mT
         if self.noise_variance is not None:
             noise = self.noise_variance.expand(self.shape).flatten(-2)
             covariance = covariance + torch.diag_embed(noise)
-        lazy = to_linear_operator(covariance)  # factored with care, if at all: its rank may be low
+        lazy = to_linear_operator(covariance)  # not factored here: its rank may be low
         if self.shape[-1] == 1:
-            return MultivariateNormal(self.centre[..., 0], lazy)
-        return MultitaskMultivariateNormal(self.centre, lazy)
+            return MultivariateNormal(self.mean[..., 0], lazy)
+        return MultitaskMultivariateNormal(self.mean, lazy)
 
     def functions(self, codes: Tensor) -> Tensor:
         samples = codes.shape[: codes.ndim - 1 - len(self.batch_shape)]
         for axis in range(len(samples), codes.ndim - 1):  # a sampler expands one z over the batch
             codes = codes.narrow(axis, 0, 1) if codes.stride(axis) == 0 else codes
         if codes.shape[len(samples) : -1].numel() == 1:
-            moved = codes.reshape(-1, self.code_dim) @ self.slopes.flatten(0, -2).mT
+            deviations = codes.reshape(-1, self.code_dim) @ self.loadings.flatten(0, -2).mT
         else:
-            own = codes.expand(samples + self.batch_shape + Size([-1]))
-            own = own.reshape(-1, self.batch_shape.numel(), self.code_dim)
-            slopes = self.slopes.reshape(own.shape[1], -1, self.code_dim)
-            moved = torch.einsum("sbc,bkc->sbk", own, slopes)
-        return self.centre + moved.reshape(samples + self.shape)
+            n_batches = self.batch_shape.numel()
+            codes = codes.expand(samples + self.batch_shape + Size([-1]))
+            codes = codes.reshape(-1, n_batches, self.code_dim)
+            loadings = self.loadings.reshape(n_batches, -1, self.code_dim)
+            deviations = torch.einsum("sbc,bkc->sbk", codes, loadings)
+        return self.mean + deviations.reshape(samples + self.shape)
 
     def scalarized(self, weights: Tensor, offset: float) -> "AffineCodePosterior":
-        slopes = torch.einsum("...mc,m->...c", self.slopes, weights)[..., None, :]
-        centre = (offset + self.centre @ weights)[..., None]
-        return AffineCodePosterior(centre, slopes, self._scalar_noise(weights))
+        mean = (offset + self.mean @ weights)[..., None]
+        loadings = torch.einsum("...mc,m->...c", self.loadings, weights)[..., None, :]
+        return AffineCodePosterior(mean, loadings, self._scalar_noise(weights))
 
 
 class ConcatCodePosterior(CodePosterior):
@@ -155,24 +159,24 @@ class ConcatCodePosterior(CodePosterior):
         points: Tensor,
         weights: Tensor,
         offset: Tensor,
-        noise: Tensor | None,
+        noise_variance: Tensor | None,
     ) -> None:
         shape = points.shape[:-1] + offset.shape
-        super().__init__(shape, generator.code_dim, offset, noise)
+        super().__init__(shape, generator.code_dim, offset, noise_variance)
         self.generator, self.points = generator, points
         self.weights, self.offset = weights, offset
 
     def functions(self, codes: Tensor) -> Tensor:
         samples = codes.shape[: codes.ndim - 1 - len(self.batch_shape)]
         rows = self.points.expand(samples + self.points.shape)
-        own = codes[..., None, :].expand(*rows.shape[:-1], -1).to(rows)
-        values = self.generator.paired(rows.flatten(0, -2), own.flatten(0, -2))
+        codes = codes[..., None, :].expand(*rows.shape[:-1], -1).to(rows)
+        values = self.generator.paired(rows.flatten(0, -2), codes.flatten(0, -2))
         return values.reshape(*rows.shape[:-1], -1).to(self.offset) @ self.weights + self.offset
 
     @cached_property
     def _draws(self) -> Tensor:
-        one = (MOMENT_CODES, *[1] * len(self.batch_shape), self.code_dim)
-        return self.functions(normal(one, as_generator(0, self.device), self.offset))
+        shape = (MOMENT_CODES, *[1] * len(self.batch_shape), self.code_dim)
+        return self.functions(normal(shape, as_generator(0, self.device), self.offset))
 
     @property
     def mean(self) -> Tensor:
@@ -180,8 +184,7 @@ class ConcatCodePosterior(CodePosterior):
 
     @property
     def variance(self) -> Tensor:
-        own = self._draws.var(0)
-        return own if self.noise_variance is None else own + self.noise_variance
+        return self._with_noise(self._draws.var(0))
 
     def scalarized(self, weights: Tensor, offset: float) -> "ConcatCodePosterior":
         linear = (self.weights @ weights)[:, None], (offset + self.offset @ weights)[None]
@@ -190,7 +193,7 @@ class ConcatCodePosterior(CodePosterior):
 
 
 def _sampler(posterior: CodePosterior, sample_shape: Size, *, seed: int | None = None) -> MCSampler:
-    """Quasi-random z as long as there are Sobol sequences of their dimension."""
+    """Quasi-random z, where Sobol sequences of that dimension exist."""
     few = posterior.base_sample_shape[-1] <= SobolEngine.MAXDIM
     return (SobolQMCNormalSampler if few else IIDNormalSampler)(sample_shape, seed=seed)
 

@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import jaxtyping
+
 GOOD, DOUBTFUL, UNKNOWN = VERDICTS = ("good", "doubtful", "not known")
 
-LIBRARY_FOLDER = f"{Path(__file__).parents[1]}{os.sep}"
+# jaxtyping wraps our functions where its shape checks are switched on, as in the tests.
+LIBRARY_FOLDERS = tuple(
+    f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(jaxtyping.__file__).parent)
+)
 
 
 class GPNWarning(UserWarning):
@@ -56,6 +61,6 @@ def warn_doubtful(
 def warn_caller(message: str | GPNWarning, category: type[GPNWarning] | None = None) -> None:
     """Warn at the nearest line outside the library: the line that the user can change."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY_FOLDER):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY_FOLDERS):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

@@ -1,15 +1,16 @@
-"""The scikit-learn face: estimators translate between arrays and posteriors, they compute nothing.
+"""scikit-learn estimators: they translate between arrays and posteriors, in the data's units.
 
-    model = GPNRegressor().fit(X, y, X_unlabeled=pool)
-    low, high = model.predict_interval(X_new)
-    unknown = model.is_ood(X_new)
-
-Rows are scaled here, column by column; what comes back is in the units of the data.
+model = GPNRegressor().fit(X, y, X_unlabeled=pool)
+low, high = model.predict_interval(X_new)
+unknown = model.is_ood(X_new)
 """
+
+import warnings
+from typing import Any
 
 from gpn.estimators.classifier import GPNClassifier, PosteriorClassifier
 from gpn.estimators.regressor import GPNRegressor, OneValueWarning, PosteriorRegressor
-from gpn.estimators.sentinels import SentinelWarning
+from gpn.estimators.scaling import SentinelWarning
 from gpn.estimators.validation import SyntheticPoolWarning
 
 __all__ = [
@@ -21,3 +22,17 @@ __all__ = [
     "SentinelWarning",
     "SyntheticPoolWarning",
 ]
+
+RENAMED = {"MadeUpPoolWarning": SyntheticPoolWarning, "OutlierWarning": SentinelWarning}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = RENAMED[name]
+    warnings.warn(
+        f"gpn.estimators.{name} is now {new.__name__}; use that name.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return new

@@ -1,7 +1,4 @@
-"""Which rows to label next: a function of what rows have in common, so that a batch is diverse.
-
-It is greedy: a row is judged given those that were picked before it.
-"""
+"""Which rows to label next: a greedy choice, each given those picked before it."""
 
 import torch
 from jaxtyping import Float, Int
@@ -12,22 +9,26 @@ from gpn.core.checks import require_count, require_shapes
 Root = Float[Tensor, "o s n"]
 
 
+def candidates(scores: Float[Tensor, "n"], most: int) -> Int[Tensor, "m"]:
+    """The `most` rows with the highest scores, in their order."""
+    return scores.topk(min(len(scores), most)).indices.sort().values
+
+
 def reduce_variance(root: Root, count: int, noise_variance: float = 0.0) -> Int[Tensor, "count"]:
     """Rows whose labels would lower the summed variance of all rows most, one after the other.
 
     With C = LᵀL (`posterior.covariance_root`) a label at i leaves  C − C_·i C_i· / (C_ii + σ²),  so
-    that the gain is  Σ_j C_ji² / (C_ii + σ²),  summed over outputs; C is then conditioned, and so
-    on.
+    that the gain is  Σ_j C_ji² / (C_ii + σ²),  summed over outputs. C is conditioned on each pick.
     """
     require_shapes(root=(root, "o s n"))
     if not noise_variance >= 0:
         raise ValueError(f"the noise of labels must not be negative, got {noise_variance=}.")
     noise = max(noise_variance, 1e-6 * float(root.square().sum(1).mean()))
-    left = torch.ones(root.shape[2], dtype=torch.bool, device=root.device)
+    free = torch.ones(root.shape[2], dtype=torch.bool, device=root.device)
     picked: list[int] = []
     for _ in range(min(require_count("the number of rows to pick", count), root.shape[2])):
-        row = int(_gains(root, noise).masked_fill(~left, -1.0).argmax())
-        left[row] = False
+        row = int(_gains(root, noise).masked_fill(~free, -1.0).argmax())
+        free[row] = False
         picked.append(row)
         root = _conditioned(root, row, noise)
     return torch.tensor(picked, dtype=torch.long)
@@ -41,7 +42,7 @@ def _gains(root: Root, noise: float) -> Float[Tensor, "n"]:
 
 
 def _conditioned(root: Root, row: int, noise: float) -> Root:
-    """The root of the covariance that is left once `row` is labeled: (I − t vvᵀ) on the left."""
+    """The root of the covariance given a label at `row`: (I − t vvᵀ) L."""
     v = root[:, :, row]
     length = v.square().sum(1, keepdim=True)
     shrink = (1 - (noise / (length + noise)).sqrt()) / length.clamp_min(1e-300)

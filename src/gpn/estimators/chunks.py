@@ -1,4 +1,4 @@
-"""Answers for rows that are too many for memory, piece by piece."""
+"""Predictions for rows that are too many for memory, chunk by chunk."""
 
 import functools
 from collections.abc import Callable
@@ -17,29 +17,34 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 
 def in_chunks(method: M) -> M:
-    """A method of rows that takes them from disk, too, and then some at once.
+    """Let a method of rows take them from disk as well, `CHUNK_ROWS` at a time.
 
-    From disk come a memory-mapped array, a torch Dataset and a `gpn.DiskPool`; the answers of all
-    pieces, one array or several, are put together.
+    Rows on disk are a memory-mapped array, a torch Dataset or a `gpn.DiskPool`. The results of all
+    chunks are concatenated: arrays, or tuples of arrays.
     """
 
     @functools.wraps(method)
-    def answers(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+    def chunked(self: Any, X: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(X, np.memmap | Dataset | RowPool):
             return method(self, X, *args, **options)
         rows = lazy_pool(X)
         assert isinstance(rows, RowPool)
-        found: list[Any] = []
-        with progress_bar("rows", show=True if self.verbose else None) as report:
-            for piece in rows.chunks(CHUNK_ROWS):
-                found.append(method(self, piece.numpy(), *args, **options))
-                report(min(len(found) * CHUNK_ROWS, len(rows)), len(rows), {})
-        return _joined(found)
+        results: list[Any] = []
+        with progress_bar("rows", show=True if self.verbose else None) as on_progress:
+            for chunk in rows.chunks(CHUNK_ROWS):
+                results.append(method(self, chunk.numpy(), *args, **options))
+                on_progress(min(len(results) * CHUNK_ROWS, len(rows)), len(rows), {})
+        return _joined(results)
 
-    return answers  # type: ignore[return-value]
+    return chunked  # type: ignore[return-value]
 
 
-def _joined(found: list[Any]) -> Any:
-    if isinstance(found[0], tuple):
-        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
-    return np.concatenate(found)
+def _joined(results: list[Any]) -> Any:
+    """Arrays end to end; tuples, with names or without, and None field by field."""
+    first = results[0]
+    if first is None:
+        return None
+    if not isinstance(first, tuple):
+        return np.concatenate(results)
+    fields = [_joined(list(parts)) for parts in zip(*results, strict=True)]
+    return tuple(fields) if type(first) is tuple else type(first)(*fields)

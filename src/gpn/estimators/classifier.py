@@ -1,44 +1,67 @@
-"""Classifiers: classes of any kind, numbers or words."""
+"""Classifiers: classes of any kind, numbers or texts."""
 
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import entr
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from gpn import metrics
+from gpn.core.checks import require_level
 from gpn.core.posterior.base import Posterior, sample_covariance_root
-from gpn.estimators import active_learning as acquisition
-from gpn.estimators.base import (
-    DRAWS,
-    Array,
-    _Named,
-    as_array,
-    as_seed,
-    most_unknown,
-    to_numpy,
-)
-from gpn.estimators.calibration import CalibratedSets
+from gpn.estimators.active_learning import candidates, reduce_variance
+from gpn.estimators.base import Array, Estimator, NamedMethod, as_seed, loadable, to_numpy
+from gpn.estimators.calibration import class_numbers
 from gpn.estimators.chunks import in_chunks
-from gpn.estimators.gpn import _GPN
+from gpn.estimators.conformal import class_scores, conformal_quantile
+from gpn.estimators.gpn import GPNOptions
+from gpn.estimators.validation import weighted_rows
 from gpn.training.checkpoint import CheckpointLike
 
-CHUNK_ROWS = 10_000
-
 MAX_CANDIDATES = 3000
+CHUNK_ROWS = 10_000
+SCORE_DRAWS = 200
 
 
-class Classifier(ClassifierMixin, CalibratedSets):
-    """Classes of any kind: numbers, words."""
+class ClassPrediction(NamedTuple):
+    """Everything that a classifier predicts for rows; the columns are as in `classes_`."""
 
-    def _learn(
-        self, X: Any, y: Any, X_unlabeled: Any, sample_weight: Any, checkpoint: CheckpointLike
-    ) -> None:
-        X, y = validate_data(self, as_array(X), as_array(y), dtype=np.float64, allow_nd=True)
-        _check_classes(y)
+    label: Array
+    probabilities: Array
+    entropy: Array
+    in_set: NDArray[np.bool_] | None  # None before `calibrate`
+    ood_score: Array
+    is_ood: NDArray[np.bool_]
+
+
+class Classifier(ClassifierMixin, Estimator):
+    """What `GPNClassifier` and `PosteriorClassifier` share: all but the method that is fitted.
+
+    Attributes after `fit`, beside those of `Estimator`
+        classes_: the classes, sorted.
+    """
+
+    classes_: Array
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        X_unlabeled: Any = None,
+        sample_weight: Any = None,
+        checkpoint: CheckpointLike = None,
+    ) -> Self:
+        """Learn from labeled rows, and from unlabeled rows like those to predict.
+
+        The options are those of `GPNRegressor.fit`.
+        """
+        X, y = self._validated(X, y, reset=True)
+        check_classes(y)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -46,14 +69,26 @@ class Classifier(ClassifierMixin, CalibratedSets):
                 f"y must hold two classes at least, got one class only: {self.classes_[0]!r}; "
                 "add labels of another class."
             )
-        X, numbers = self._weighted(X, numbers.astype(np.int64), sample_weight)
-        self._fit(X, numbers, X_unlabeled, len(self.classes_), checkpoint=checkpoint)
+        X, numbers = weighted_rows(X, numbers.astype(np.int64), sample_weight, self.random_state)
+        self._fit(X, numbers, X_unlabeled, n_classes=len(self.classes_), checkpoint=checkpoint)
+        return self
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Make `predict_set` hold its level, by labeled rows that `fit` has not seen.
+
+        19 rows are enough for 95 % (⌈level / (1 − level)⌉), a few hundred for a steady size.
+        """
+        self._check_rows(X)
+        X, y = self._validated(X, y)
+        classes = torch.from_numpy(class_numbers(self.classes_, y))
+        probabilities = torch.from_numpy(self._probabilities(self._scaled(X)))
+        self.calibration_scores_ = np.sort(to_numpy(class_scores(probabilities, classes)), axis=0)
+        return self
 
     @in_chunks
     def predict(self, X: Any) -> Array:
         """The most probable class."""
-        best = self.predict_proba(X).argmax(1)
-        return self.classes_[best]
+        return self.classes_[self.predict_proba(X).argmax(1)]
 
     @in_chunks
     def predict_proba(self, X: Any) -> Array:
@@ -66,55 +101,95 @@ class Classifier(ClassifierMixin, CalibratedSets):
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
+    @in_chunks
+    def predict_set(self, X: Any, level: float = 0.95) -> NDArray[np.bool_]:
+        """Which classes a row may have, ``(n, classes)``: `level` of new rows have theirs in it.
+
+        It holds the classes with 1 − p ≤ q, q from 1 − p of the true classes of the calibration
+        rows. The columns are as in `classes_`. A set is empty where no class is as probable as
+        the true one usually is. Call `calibrate` first.
+        """
+        check_is_fitted(self)
+        require_level(level)
+        if self.calibration_scores_ is None:
+            raise ValueError(
+                "a set of classes must rest on labeled rows that the fit has not seen, got none "
+                "yet; call calibrate(X, y) first."
+            )
+        return self._sets(self.predict_proba(X), level)
+
+    @in_chunks
+    def predict_all(self, X: Any, level: float = 0.95, fpr: float = 0.05) -> ClassPrediction:
+        """Classes, probabilities, sets and OOD scores, with the probabilities computed once.
+
+        One by one they are `predict`, `predict_proba`, `entropy`, `predict_set(X, level)`,
+        `ood_score` and `is_ood(X, fpr)`.
+        """
+        x, limit = self._inputs(X), self.threshold(fpr)
+        p, score = self._probabilities(x), self._ood_scores(self.posterior_, x)
+        sets = None if self.calibration_scores_ is None else self._sets(p, level)
+        label = self.classes_[p.argmax(1)]
+        return ClassPrediction(label, p, entr(p).sum(1), sets, score, score > limit)
+
     def sample_proba(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Class probabilities of each function: ``(n, classes, s)``."""
-        return self._sampled(self._draws(self._inputs(X), n_samples, as_seed(random_state)))
-
-    def _sampled(self, draws: torch.Tensor) -> Array:
-        return np.moveaxis(to_numpy(draws.softmax(-1)), 0, -1)
+        return self._to_samples(self._draws(self._inputs(X), n_samples, as_seed(random_state)))
 
     @in_chunks
     def entropy(self, X: Any) -> Array:
         """The entropy of `predict_proba`, in nats."""
-        x = self._inputs(X)
-        return to_numpy(self.posterior_.entropy(x).double())
+        return to_numpy(self.posterior_.entropy(self._inputs(X)).double())
 
     def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
         """The numbers of the `n` rows whose classes would leave the least variance in the pool.
 
-        The variance is that of class probabilities; a class is one draw of them.
+        The variance is that of class probabilities; a label is one draw of them.
         """
         x = self._inputs(X_pool)
-        some = most_unknown(self.posterior_.mutual_information(x).cpu(), max(MAX_CANDIDATES, n))
-        p = self._draws(x[some], DRAWS, 0).softmax(-1)
+        scores = self.posterior_.mutual_information(x).cpu()
+        rows = candidates(scores, max(MAX_CANDIDATES, n))
+        p = self._draws(x[rows], SCORE_DRAWS, 0).softmax(-1)
         noise = float((p.mean(0) * (1 - p.mean(0))).mean())
-        picked = acquisition.reduce_variance(sample_covariance_root(p), n, noise)
-        return to_numpy(some[picked])
+        return to_numpy(rows[reduce_variance(sample_covariance_root(p), n, noise)])
 
-    def _scores(self, x: torch.Tensor, posterior: Posterior | None = None) -> Array:
-        under = posterior or self.posterior_
-        parts = [under.sample(part, DRAWS, rng=1).cpu().double() for part in x.split(CHUNK_ROWS)]
-        return to_numpy(torch.cat([metrics.probability_variance(part) for part in parts]))
+    def _ood_scores(self, posterior: Posterior, x: Tensor) -> Array:
+        """The variance of class probabilities over draws, summed over classes."""
+        draws = (posterior.sample(rows, SCORE_DRAWS, rng=1) for rows in x.split(CHUNK_ROWS))
+        scores = [metrics.probability_variance(chunk.cpu().double()) for chunk in draws]
+        return to_numpy(torch.cat(scores))
+
+    def _to_samples(self, draws: Tensor) -> Array:
+        return np.moveaxis(to_numpy(draws.softmax(-1)), 0, -1)
+
+    def _probabilities(self, x: Tensor) -> Array:
+        p = to_numpy(self.posterior_.probabilities(x).double())
+        return p / p.sum(1, keepdims=True)
+
+    def _sets(self, probabilities: Array, level: float) -> NDArray[np.bool_]:
+        assert self.calibration_scores_ is not None
+        quantile = conformal_quantile(torch.from_numpy(self.calibration_scores_), level)
+        return 1 - probabilities <= to_numpy(quantile)
 
 
-def _check_classes(y: Array) -> None:
-    """Raise where a row has no class, or where classes cannot be put in order."""
+def check_classes(y: Array) -> None:
+    """Raise where a row has no class, or where classes cannot be sorted."""
     missing = [i for i, name in enumerate(y.tolist()) if name is None]
     if missing:
         raise ValueError(
             f"y must have a class for every row, got None in {len(missing)} of {len(y)} (first: "
             f"row {missing[0]}); move rows without one to X_unlabeled."
         )
-    texts = {isinstance(name, str) for name in y.tolist()}
-    if len(texts) > 1:
+    if len({isinstance(name, str) for name in y.tolist()}) > 1:
         raise TypeError(
             "classes must be all texts or all numbers, got both; try y.astype(str) before the fit."
         )
 
 
-class GPNClassifier(_GPN, Classifier):
+@loadable
+class GPNClassifier(GPNOptions, Classifier):
     """A Generative Posterior Network for classes; the options are those of `GPNRegressor`."""
 
 
-class PosteriorClassifier(_Named, Classifier):
+@loadable
+class PosteriorClassifier(NamedMethod, Classifier):
     """Any method of `gpn.methods` for classes."""

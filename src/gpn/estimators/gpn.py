@@ -1,26 +1,28 @@
-"""A GPN as an estimator: its options, and the configuration that they make."""
+"""How the options of `GPNRegressor` and `GPNClassifier` make a GPN."""
 
+import dataclasses
 import math
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from gpn.core.config import Config
 from gpn.core.networks.trunks import ModuleTrunk, Trunk
 from gpn.core.priors.evidence import LOG_NOISE_MEAN, fit_prior_by_evidence
 from gpn.core.task import Task
 from gpn.core.types import as_generator
-from gpn.estimators.base import Array, Estimator
-from gpn.estimators.nested import replaced, settings_of
-from gpn.estimators.scaling import Scale
-from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
-from gpn.methods.gpn.defaults import resolve
+from gpn.estimators.base import Estimator
+from gpn.methods.gpn import GPN, GPNConfig
+from gpn.methods.gpn.defaults import preferred_dtype, resolve
 
-MAX_TO_JUDGE = 500
+C = TypeVar("C", bound=Config)
+
+MAX_EVIDENCE_LABELS = 500
 
 
-class _GPN(Estimator):
-    """Builds a GPN from the constructor's options."""
+class GPNOptions(Estimator):
+    """The constructor's options, and the GPN that they make for a task."""
 
     def __init__(
         self,
@@ -38,10 +40,10 @@ class _GPN(Estimator):
         self.verbose = verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001
-        """The constructor's options; if `deep` those of the configuration, too, as config__beta."""
+        """The constructor's options; with `deep`, also the configuration's, as config__beta."""
         params: dict[str, Any] = super().get_params(deep=False)
-        known = self.config is None or isinstance(self.config, GPNConfig)
-        return params | settings_of("config", self._config()) if deep and known else params
+        valid = self.config is None or isinstance(self.config, GPNConfig)
+        return params | nested_settings("config", self._config()) if deep and valid else params
 
     def set_params(self, **params: Any) -> Self:
         """Change options; config__beta=0.1 is config=config.replace(beta=0.1)."""
@@ -50,8 +52,8 @@ class _GPN(Estimator):
         if not inner:
             return self
         config = self._config()
-        for name in sorted(inner, key=lambda name: name.count("__")):  # the whole before its parts
-            config = replaced(config, name.split("__")[1:], inner[name])
+        for name in sorted(inner, key=lambda name: name.count("__")):  # outer settings first
+            config = with_setting(config, name.split("__")[1:], inner[name])
         self.config = config
         return self
 
@@ -66,8 +68,7 @@ class _GPN(Estimator):
             f"{type(self.config).__name__}{hint}."
         )
 
-    def _given(self) -> GPNConfig:
-        """The configuration with the module in it."""
+    def _config_with_module(self) -> GPNConfig:
         config = self._config()
         if self.module is None:
             return config
@@ -75,49 +76,70 @@ class _GPN(Estimator):
             return config.replace(trunk=self.module)
         return config.replace(trunk=ModuleTrunk(module=self.module))
 
-    def _scale(self, X: Array, pool: Array | None) -> Scale:
+    @property
+    def _scales_inputs(self) -> bool:
         """A frozen module expects the units that it was trained with: its rows are not scaled."""
-        return Scale.none() if self._given().is_frozen else super()._scale(X, pool)
+        return not self._config_with_module().is_frozen
 
-    def _knows_left_out(self, task: Task) -> bool:
-        """Where the fit follows the prior's exact posterior, rather than telling rows apart."""
-        config = self._given()
-        close = (config.codes, config.generator) == ("spectral", "affine")
-        if task.is_classification or config.is_frozen or not close:
+    def _dtype(self, n_labels: int, input_shape: tuple[int, ...]) -> torch.dtype:
+        return preferred_dtype(n_labels, input_shape)
+
+    def _has_loo(self, task: Task) -> bool:
+        """Whether the fit approximates the prior's exact posterior."""
+        config = self._config_with_module()
+        if task.is_classification or config.is_frozen or not config.is_affine_spectral:
             return False
         return resolve(config, task).anchor in ("joint", "conditioned")
 
     def _method(self, task: Task) -> GPN:
-        config = self._given()
-        if self._knows_left_out(task):
-            config = _likely(config, task)
+        config = self._config_with_module()
+        if self._has_loo(task):
+            config = with_evidence(config, task)
         config = resolve(config, task).public()
         assert config.train is not None
         if self.device != "auto":
             config = config.replace(train=config.train.replace(device=self.device))
         return GPN(config)
 
-    def _found(self, method: Any) -> GPNConfig:
-        """The fit's own, so that β and the noise are not searched for again."""
-        assert isinstance(self.posterior_, GPNPosterior)
-        return self.posterior_.config
 
+def with_evidence(config: GPNConfig, task: Task) -> GPNConfig:
+    """The configuration with prior and noise by marginal likelihood, where it leaves them open.
 
-def _likely(config: GPNConfig, task: Task) -> GPNConfig:
-    """The configuration with the likeliest prior and noise, where it leaves them open.
-
-    One value, which is 0 once scaled, is likeliest under the smallest prior and without noise, so
-    that it decides nothing: the noise is then what it is expected to be before labels are seen.
+    Labels of one value, 0 once scaled, are likeliest under the smallest prior without noise, and
+    decide nothing: the noise is then its prior expectation.
     """
     if not bool((task.y_obs != task.y_obs[0]).any()):
         return config.replace(noise_std=config.noise_std or math.exp(LOG_NOISE_MEAN / 2))
     if config.prior is not None:
         return config
-    prior, noise_std = fit_prior_by_evidence(*_some(task))
+    rows = torch.randperm(len(task.x_obs), generator=as_generator(0))[:MAX_EVIDENCE_LABELS]
+    prior, noise_std = fit_prior_by_evidence(task.x_obs[rows], task.y_obs[rows])
     return config.replace(prior=prior, noise_std=config.noise_std or noise_std)
 
 
-def _some(task: Task) -> tuple[Tensor, Tensor]:
-    """At most 500 labels, enough to judge a prior by."""
-    picked = torch.randperm(len(task.x_obs), generator=as_generator(0))[:MAX_TO_JUDGE]
-    return task.x_obs[picked], task.y_obs[picked]
+def nested_settings(name: str, config: Config) -> dict[str, Any]:
+    """Every setting of `config`, and of the configurations within it, by its full name."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value, full_name = getattr(config, field.name), f"{name}__{field.name}"
+        found[full_name] = value
+        if isinstance(value, Config):
+            found |= nested_settings(full_name, value)
+    return found
+
+
+def with_setting(config: C, path: list[str], value: Any) -> C:
+    """The configuration with one setting changed, which may be in a configuration within it."""
+    first, *rest = path
+    if not rest:
+        try:
+            return config.replace(**{first: value})
+        except TypeError as error:  # scikit-learn's searches expect a ValueError
+            raise ValueError(str(error)) from error
+    inner = getattr(config, first, None)
+    if not isinstance(inner, Config):
+        raise ValueError(
+            f"{first} must be a configuration before its {'__'.join(rest)} can be set, got "
+            f"{inner!r:.60}; give {type(config).__name__} one, {first}=..., and set it there."
+        )
+    return config.replace(**{first: with_setting(inner, rest, value)})

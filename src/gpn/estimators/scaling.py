@@ -1,4 +1,11 @@
-"""Columns brought to mean 0 and standard deviation 1, and back."""
+"""Columns brought to mean 0 and standard deviation 1, and back; sentinels do not spoil the scale.
+
+A sentinel is a code for missing values, such as -999, among ordinary numbers. One of them among
+values around 1 dominates the column's deviation and shrinks the other values to a point. Such a
+column is scaled by its other values, with a warning. A value counts as a sentinel if it is a common
+code, lies far from all other values, and makes the deviation ten times theirs. Every other column
+has `Scale.of` all rows, to the last digit: long tails, clusters and wide pools stay as they are.
+"""
 
 from dataclasses import dataclass
 
@@ -6,40 +13,126 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-LARGEST = 1e150
+from gpn.core.warnings import GPNWarning, warn_caller
+
+Rows = NDArray[np.float64]
+
+MAX_VALUE = 1e150
+FAR = 10.0  # ratio of deviations, and of distances from the centre
+
+NINES = [float(10**digits - 1) for digits in range(2, 10)]
+TENS = [10.0**digits for digits in range(3, 31)]
+LIMITS = [32767.0, 32768.0, 2147483647.0, 2147483648.0]
+CODES = np.array([sign * code for code in (*NINES, *TENS, *LIMITS) for sign in (1, -1)])
+MAX_NAMED_COLUMNS = 3
+
+
+class SentinelWarning(GPNWarning):
+    """A column holds codes for missing values, which its scale leaves out."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """z = (value − shift) / scale, column by column; a column that never changes becomes 0."""
+    """z = (value − shift) / scale, column by column; a constant column becomes 0."""
 
-    shift: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    shift: Rows
+    scale: Rows
 
     @classmethod
-    def of(cls, values: NDArray[np.float64]) -> "Scale":
-        """The scale of these rows; images and other arrays are left as they are."""
+    def of(cls, values: Rows) -> "Scale":
+        """The scale of these rows; images and other arrays are not scaled."""
         if values.ndim != 2:
             return cls.none()
         peak = np.abs(values).max(0)
-        if (peak > LARGEST).any():
+        if (peak > MAX_VALUE).any():
             raise ValueError(
-                f"values must be small enough to be squared, at most {LARGEST:g}, got "
+                f"values must be small enough to be squared, at most {MAX_VALUE:g}, got "
                 f"{peak.max():.3g}; rescale the column, or take its logarithm."
             )
-        power = np.frexp(peak)[1]  # by powers of two, so that small squares are not lost
+        power = np.frexp(peak)[1]  # by powers of two, so that small squares do not underflow
         scaler = StandardScaler().fit(np.ldexp(values, -power))
         scale = np.where(scaler.scale_ < 1, np.ldexp(scaler.scale_, power), 1.0)
         return cls(np.ldexp(scaler.mean_, power), np.where(scale > 0, scale, 1.0))
 
     @classmethod
     def none(cls) -> "Scale":
-        """Values as they are."""
+        """The scale that changes nothing."""
         return cls(np.zeros(()), np.ones(()))
 
-    def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def apply(self, values: Rows) -> Rows:
         return (values - self.shift) / self.scale
 
-    def undo(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def undo(self, values: Rows) -> Rows:
         """Back to the units of the data; `values` ``(..., o)``."""
         return values * self.scale + self.shift
+
+
+@dataclass(frozen=True)
+class Sentinel:
+    """A code in `count` of the `total` values of a column, and the moments of the others."""
+
+    code: float
+    count: int
+    total: int
+    mean: float
+    std: float
+
+    def __str__(self) -> str:
+        far = abs(self.code - self.mean) / self.std
+        return (
+            f"{self.code:g} in {self.count} of {self.total} rows, {far:.3g} standard deviations off"
+        )
+
+
+def scale_of_rows(X: Rows, pool: Rows | None, names: NDArray[np.object_] | None) -> Scale:
+    """The scale of labels and pool; of a column with sentinels, that of its other values."""
+    if X.ndim != 2:
+        return Scale.none()
+    rows = X if pool is None else np.concatenate([X, pool])
+    scale = Scale.of(rows)
+    found = _sentinels(rows, scale)
+    if not found:
+        return scale
+    shift, std = scale.shift.copy(), scale.scale.copy()
+    for i, sentinel in found.items():
+        shift[i], std[i] = sentinel.mean, sentinel.std
+    columns = [f"{i if names is None else repr(names[i])} has {s}" for i, s in found.items()]
+    more = len(columns) - MAX_NAMED_COLUMNS
+    warn_caller(
+        "columns should hold no codes for missing values, got some: column "
+        f"{'; column '.join(columns[:MAX_NAMED_COLUMNS])}"
+        f"{f'; and {more} more columns' if more > 0 else ''}. Impute or drop such values; here "
+        "the column is scaled by its other values.",
+        SentinelWarning,
+    )
+    return Scale(shift, std)
+
+
+def warn_of_target_sentinels(y: Rows) -> None:
+    """Warn where targets hold codes for missing values; they are fitted as labels all the same."""
+    for i, sentinel in _sentinels(y, Scale.of(y)).items():
+        which = "y" if y.shape[1] == 1 else f"target {i} of y"
+        warn_caller(
+            f"{which} should hold no codes for missing values, got {sentinel}; if that is what "
+            "they are, move those rows to X_unlabeled: now they dominate the other labels.",
+            SentinelWarning,
+        )
+
+
+def _sentinels(rows: Rows, scale: Scale) -> dict[int, Sentinel]:
+    """The sentinel of each column that has one."""
+    found = {i: _sentinel(values, scale.scale[i]) for i, values in enumerate(rows.T)}
+    return {i: sentinel for i, sentinel in found.items() if sentinel is not None}
+
+
+def _sentinel(values: Rows, std: float) -> Sentinel | None:
+    """Fewer than half of the values are codes, and they lie far from all others."""
+    coded = np.isin(values, CODES)
+    if not 0 < coded.sum() < len(values) / 2:
+        return None
+    others, codes = values[~coded], values[coded]
+    mean, other_std = float(others.mean()), float(others.std())
+    nearest = np.abs(codes - mean).min()
+    if other_std <= 0 or std <= FAR * other_std or nearest <= FAR * np.abs(others - mean).max():
+        return None
+    return Sentinel(float(codes[0]), len(codes), len(values), mean, other_std)

@@ -1,4 +1,4 @@
-"""Unlabeled rows: what may stand for them, what is said of anything else, and what if none came."""
+"""Checks of the rows, weights and unlabeled pools that a user passes."""
 
 from collections.abc import Callable
 from os import PathLike
@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -17,46 +19,71 @@ from gpn.methods.gpn.pool.synthetic import synthetic_outliers
 
 Array = NDArray[Any]
 
-KINDS = (
+POOL_TYPES = (
     "X_unlabeled must be rows like those of X (an array, a frame or a tensor), a memory-mapped "
     "array, a torch Dataset, a gpn.DiskPool or another pool, or a function (m, rng) → rows"
 )
-
-WEIGHTS = "weights of labels go to fit(X, y, sample_weight=...)"
+MAX_MEAN_WEIGHT = 10  # copies per row
+MIN_SYNTHETIC_ROWS = 1000
 
 
 class SyntheticPoolWarning(GPNWarning):
-    """No unlabeled rows were given, and some had to be made up."""
+    """No unlabeled rows were passed; synthetic ones take their place."""
+
+
+def as_array(values: Any) -> Any:
+    """A tensor as an array, from any device and in a dtype that numpy has; others unchanged."""
+    if not isinstance(values, Tensor):
+        return values
+    plain = values.detach().cpu()
+    return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
 
 
 def shape_of(rows: Any) -> tuple[int, ...]:
-    """The shape that rows say they have; of lists and the like, that of the array they make."""
-    said = getattr(rows, "shape", None)
-    return tuple(np.asarray(rows).shape if said is None else said)
+    """The shape of rows; of lists and the like, that of the array they make."""
+    shape = getattr(rows, "shape", None)
+    return tuple(np.asarray(rows).shape if shape is None else shape)
 
 
-def check_kind(given: Any) -> None:
-    """Raise where `given` holds rows only by some detour, and say which."""
-    if isinstance(given, DataLoader):
-        raise TypeError(f"{KINDS}, got a DataLoader; pass its Dataset, loader.dataset.")
-    if isinstance(given, str | bytes | PathLike):
+def check_row_shape(X: Any, input_shape: tuple[int, ...]) -> None:
+    """Raise unless rows have the shape of the fit's; scikit-learn checks two-dimensional ones."""
+    shape = shape_of(X)
+    if max(len(shape), len(input_shape) + 1) > 2 and shape[1:] != input_shape:
+        wanted = ", ".join(map(str, input_shape))
+        hint = "; one row alone is X[None]" if shape == input_shape else ""
+        raise ValueError(f"X must be rows as in the fit, shape (n, {wanted}), got {shape}{hint}.")
+
+
+def check_pool_type(pool: Any) -> None:
+    """Raise unless `pool` is a type of unlabeled rows, and say what to pass instead."""
+    if isinstance(pool, DataLoader):
+        raise TypeError(f"{POOL_TYPES}, got a DataLoader; pass its Dataset, loader.dataset.")
+    if isinstance(pool, str | bytes | PathLike):
         raise TypeError(
-            f"{KINDS}, got a path, {str(given)!r:.200}; read it first, with np.load or "
+            f"{POOL_TYPES}, got a path, {str(pool)!r:.200}; read it first, with np.load or "
             "pandas.read_csv, or use gpn.DiskPool(path) for an .npy file of many rows."
         )
-    inside = given is not None and lazy_pool(given) is None
-    if inside and (isinstance(given, dict | set) or len(shape_of(given)) == 0):
-        raise TypeError(f"{KINDS}, got {type(given).__name__}.")
-    if inside and len(shape_of(given)) == 1:
-        raise ValueError(f"{KINDS}, got one of shape {shape_of(given)}; {WEIGHTS}.")
+    if pool is None or lazy_pool(pool) is not None:
+        return
+    if isinstance(pool, dict | set) or len(shape_of(pool)) == 0:
+        raise TypeError(f"{POOL_TYPES}, got {type(pool).__name__}.")
+    if len(shape_of(pool)) == 1:
+        raise ValueError(
+            f"{POOL_TYPES}, got one of shape {shape_of(pool)}; weights of labels go to "
+            "fit(X, y, sample_weight=...)."
+        )
 
 
-def checked_rows(given: Any, X: Array, check: Callable[[Any], Array]) -> Array:
-    """Unlabeled rows as an array, after the `check` that new rows have."""
+def checked_pool(pool: Any, X: Array, check: Callable[[Any], Array]) -> Array:
+    """Unlabeled rows as an array, after the `check` of new rows; errors speak of X_unlabeled."""
     try:
-        rows = check(given)
+        rows = check(pool)
     except ValueError as error:
-        raise ValueError(f"X_unlabeled must be rows like those of X, got {_said(error)}") from error
+        first = str(error).partition("\n")[0]
+        value = first.replace("Input X ", "what ").replace("X has ", "one that has ").rstrip(".")
+        missing = "NaN" in first or "infinity" in first
+        hint = "; impute or drop what is missing" if missing else ""
+        raise ValueError(f"X_unlabeled must be rows like those of X, got {value}{hint}.") from error
     if rows.shape[1:] != X.shape[1:]:
         raise ValueError(
             f"X_unlabeled must have rows of the shape of those of X, {X.shape[1:]}, got "
@@ -65,19 +92,31 @@ def checked_rows(given: Any, X: Array, check: Callable[[Any], Array]) -> Array:
     return rows
 
 
-def _said(error: ValueError) -> str:
-    """What scikit-learn says of X, said of X_unlabeled, and no more than its first line."""
-    first = str(error).partition("\n")[0]
-    return first.replace("Input X ", "what ").replace("X has ", "one that has ").rstrip(".") + (
-        "; impute or drop what is missing." if "NaN" in first or "infinity" in first else "."
-    )
-
-
-def made_up_pool(x: Tensor, seed: int) -> Tensor:
-    """The labeled rows and some that are made up from them, in place of unlabeled ones."""
+def synthetic_pool(x: Tensor, seed: int) -> Tensor:
+    """The labeled rows and synthetic outliers, in place of unlabeled rows."""
     warn_caller(
-        "a fit should see unlabeled rows like those it will be asked about, got none; some are "
-        "made up from the labeled ones, which is second best; pass fit(X, y, X_unlabeled=...).",
+        "a fit should see unlabeled rows like those it will predict, got none; synthetic rows "
+        "take their place, which is second best; pass fit(X, y, X_unlabeled=...).",
         SyntheticPoolWarning,
     )
-    return torch.cat([x, synthetic_outliers(x, max(1000, len(x)), as_generator(seed))])
+    count = max(MIN_SYNTHETIC_ROWS, len(x))
+    return torch.cat([x, synthetic_outliers(x, count, as_generator(seed))])
+
+
+def weighted_rows(X: Array, y: Array, weights: Any, random_state: Any) -> tuple[Array, Array]:
+    """Each row as often as its weight says, in an order that depends on values alone."""
+    rows = repeats(weights, X, check_random_state(random_state))
+    if X.ndim == 2:
+        rows = rows[np.lexsort((*X[rows].T, *np.atleast_2d(y[rows].T)))]
+    return X[rows], y[rows]
+
+
+def repeats(weights: Any, X: Array, state: np.random.RandomState) -> Array:
+    """Row numbers, each as often as its weight says; fractions are rounded without bias."""
+    if weights is None:
+        return np.arange(len(X))
+    counts = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
+    if np.any(counts % 1) or counts.sum() > MAX_MEAN_WEIGHT * len(X):
+        marks = np.concatenate([[0.0], np.cumsum(counts * len(X) / counts.sum())])
+        counts = np.diff(np.floor(marks + state.uniform()))
+    return np.repeat(np.arange(len(X)), counts.astype(int))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from gpn.core.posterior.gaussian import GaussianPosterior
-from gpn.estimators.base import threshold_of
+from gpn.estimators.thresholds import threshold_of
 
 Array = NDArray[np.float64]
 LEVELS = np.append(np.linspace(0.05, 0.95, 19), 0.99)

@@ -24,9 +24,13 @@ class GaussianPosterior(Posterior):
         *,
         observation_noise: bool = False,
     ) -> tuple[Outputs, Outputs]:
+        return self.interval_of(*self.moments(x), level, observation_noise=observation_noise)
+
+    def interval_of(
+        self, mean: Outputs, variance: Outputs, level: float, *, observation_noise: bool
+    ) -> tuple[Outputs, Outputs]:
         """mean ± q √(Var[g] + σ_ε²), with σ_ε only for the interval of a new label."""
         quantile = NormalDist().inv_cdf(self._tails(level)[1])
         noise = self._noise_variance(observation_noise=observation_noise)
-        mean, variance = self.moments(x)
         half = quantile * (variance + noise).sqrt()
         return mean - half, mean + half

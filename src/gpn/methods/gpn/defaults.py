@@ -22,6 +22,7 @@ MAX_JOINT_TARGET_INPUTS = 2
 MAX_WIDE_JOINT_CLASSES, MAX_JOINT_CLASSES = 4, 20
 # Of wide tables with more labels, independent anchors predict and detect better.
 MAX_WIDE_CONDITIONED_LABELS = 1000
+MAX_DOUBLE_LABELS = 1000
 LABEL_BATCH, EPOCHS = 256, 40
 
 PAPER_PRIOR = MLPPrior()
@@ -149,6 +150,13 @@ def resolve(config: GPNConfig, task: Task) -> ResolvedConfig:
         **_synthetic(config, task, regime),
     }
     return ResolvedConfig(**{**known, **chosen})
+
+
+def preferred_dtype(n_labels: int, input_shape: tuple[int, ...]) -> torch.dtype:
+    """float64 where a posterior can be followed closely: few labels of few inputs."""
+    inputs = torch.Size(input_shape).numel()
+    close = n_labels <= MAX_DOUBLE_LABELS and inputs <= MAX_FEW_INPUTS
+    return torch.float64 if close else torch.float32
 
 
 def _inputs(task: Task) -> str:
