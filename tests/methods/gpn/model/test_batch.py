@@ -5,9 +5,8 @@ import torch
 
 import gpn
 from gpn.methods.gpn.fitting.basis import pool_weights, prior_basis
-from gpn.methods.gpn.fitting.batches import weighted_rows
 from gpn.methods.gpn.fitting.build import build
-from gpn.methods.gpn.model.batch import Batch
+from gpn.methods.gpn.model.batch import Batch, weighted_rows
 from tests.methods.gpn.small import context
 
 WEIGHTS = torch.tensor([0.01, 1.0, 0.3, 0.01, 0.7, 0.0])
