@@ -39,10 +39,10 @@ def numbers(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"(\d+(?:\.\d+)?)(?=%| of )", text)]
 
 
-def strangers_are_flagged(said: str) -> None:
-    known, strange, *_ = numbers(said)
-    assert known < 25, "a twentieth on average over fits, by the highest of some 25 scores"
-    assert strange > 80
+def ood_rows_are_flagged(said: str) -> None:
+    in_distribution, ood, *_ = numbers(said)
+    assert in_distribution < 25, "a twentieth on average over fits; the highest of 25 scores"
+    assert ood > 80
 
 
 def suggestions_are_better(said: str) -> None:
@@ -59,9 +59,9 @@ SHORT = {"bayesian_optimisation": ["--steps", "2"]}
 CLAIMS = {
     "active_learning": suggestions_are_better,
     "batch_job": the_night_is_scored,
-    "frozen_features": strangers_are_flagged,
-    "images_own_trunk": strangers_are_flagged,
-    "tabular_with_pool": strangers_are_flagged,
+    "frozen_features": ood_rows_are_flagged,
+    "images_own_trunk": ood_rows_are_flagged,
+    "tabular_with_pool": ood_rows_are_flagged,
 }
 
 

@@ -20,7 +20,7 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("n", [19, 20, 37, 99, 100])
 def test_coverage_is_exact_under_exchangeability(n: int, level: float) -> None:
-    """Each of n + 1 scores is the new one in turn, as likely as any other."""
+    """Each of the n + 1 scores is the new one with the same probability."""
     scores = torch.randperm(n + 1, generator=torch.Generator().manual_seed(n)).double()[:, None]
     rows = torch.arange(n + 1)
     inside = [bool(scores[i] <= conformal_quantile(scores[rows != i], level)) for i in rows]
@@ -29,7 +29,7 @@ def test_coverage_is_exact_under_exchangeability(n: int, level: float) -> None:
     assert sum(inside) / (n + 1) >= level
 
 
-def test_ties_cover_more_and_never_less() -> None:
+def test_ties_never_lower_coverage() -> None:
     scores = torch.tensor([0.0, 0, 1, 1, 1, 2, 2, 3, 3, 3])[:, None].double()
     rows = torch.arange(10)
     for level in (0.3, 0.5, 0.8):
@@ -48,13 +48,13 @@ def test_the_fewest_rows_are_the_first_that_suffice(level: float, fewest: int) -
             conformal_quantile(torch.rand(fewest - 1, 1), level)
 
 
-def test_rounding_takes_no_rank_too_many() -> None:
+def test_rounding_does_not_raise_the_rank() -> None:
     assert 100 * 0.07 > 7
     assert conformal_rank(99, 0.07) == 7
     assert conformal_rank(9, 0.3) == 3
 
 
-def test_each_output_has_a_quantile_of_its_own() -> None:
+def test_each_output_has_its_own_quantile() -> None:
     scores = torch.arange(9.0)[:, None] * torch.tensor([1.0, 10.0])
     assert conformal_quantile(scores, 0.5).tolist() == [4.0, 40.0]
 
@@ -62,5 +62,5 @@ def test_each_output_has_a_quantile_of_its_own() -> None:
 def test_scores() -> None:
     y, mean = torch.tensor([[1.0, -2.0]]), torch.tensor([[0.0, 2.0]])
     assert interval_scores(y, mean, torch.tensor([[2.0, 4.0]])).tolist() == [[0.5, 1.0]]
-    law = torch.tensor([[0.25, 0.75], [1.0, 0.0]])
-    assert class_scores(law, torch.tensor([1, 1])).tolist() == [[0.25], [1.0]]
+    probabilities = torch.tensor([[0.25, 0.75], [1.0, 0.0]])
+    assert class_scores(probabilities, torch.tensor([1, 1])).tolist() == [[0.25], [1.0]]

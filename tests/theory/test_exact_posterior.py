@@ -44,7 +44,7 @@ def test_variance_at_the_labels_is_exact(six: tuple[AffinePosterior, GPPosterior
 
 
 def test_without_target_noise_the_variance_at_the_labels_is_lost() -> None:
-    """The same fit without the correction: what the paper's approximation does."""
+    """The same fit without the correction, as the paper's approximation."""
     task = six_points()
     posterior = gpn.GPN(gpn.GPNConfig(noise_std=0.1, target_noise=False)).fit(task, rng=0)
     truth = GP(GPConfig(noise_std=0.1)).fit(task)
@@ -61,11 +61,11 @@ def test_band_returns_to_the_prior_far_from_the_labels() -> None:
     posterior = gpn.GPN(config).fit(task, rng=0)
     far, near = torch.tensor([[7.0], [6.0]]), x
     truth = GP(GPConfig(noise_std=0.1, prior=prior)).fit(task)
-    own = prior.kernel(far.double(), far.double()).diagonal().sqrt()
+    prior_std = prior.kernel(far.double(), far.double()).diagonal().sqrt()
     torch.testing.assert_close(
         posterior.std(far)[:, 0].double(), truth.std(far)[:, 0], rtol=0.03, atol=0.0
     )
-    assert float((posterior.std(far)[:, 0].double() / own).min()) > 0.6
+    assert float((posterior.std(far)[:, 0].double() / prior_std).min()) > 0.6
     assert float(posterior.std(near).max()) < 0.15
 
 

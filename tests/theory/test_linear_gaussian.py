@@ -2,7 +2,7 @@
 
 Function values Ŷ ~ N(0, Σ) at M points, labels y = H Ŷ + ε with ε ~ N(0, σ²). The MAP function is
 affine in the anchor: F(Ŷ_anc) = Σ_post Σ⁻¹ Ŷ_anc + Σ_post Hᵀ y / σ². Here it is found by minimising
-the library's own loss terms, which are quadratic, so that one Newton step is exact.
+the library's loss terms, which are quadratic, so that one Newton step is exact.
 """
 
 import pytest
@@ -55,7 +55,7 @@ def map_function(model: dict[str, Tensor], anchor: Tensor, targets: Tensor) -> T
     return start - torch.linalg.solve(torch.func.hessian(at)(start), gradient)
 
 
-def map_law(
+def map_moments(
     model: dict[str, Tensor], anchor_covariance: Tensor, noise_variance: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Mean and covariance of the MAP function when anchors and targets are Gaussian."""
@@ -70,14 +70,14 @@ def map_law(
 def test_theorem_wide_anchors_give_the_posterior(model: dict[str, Tensor]) -> None:
     """(a) Σ_anc = Σ + Σ Σ_like⁻¹ Σ: the MAP functions are exact posterior draws."""
     prior = model["prior"]
-    mean, covariance = map_law(model, prior + prior @ model["like_precision"] @ prior)
+    mean, covariance = map_moments(model, prior + prior @ model["like_precision"] @ prior)
     torch.testing.assert_close(mean, model["mean"], rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(covariance, model["posterior"], rtol=1e-5, atol=1e-7)
 
 
 def test_prior_anchors_underestimate_variance(model: dict[str, Tensor]) -> None:
     """(b) Σ_anc = Σ gives Σ_post Σ⁻¹ Σ_post, *smaller* than Σ_post; the paper says larger."""
-    _, covariance = map_law(model, model["prior"])
+    _, covariance = map_moments(model, model["prior"])
     expected = model["posterior"] @ torch.linalg.inv(model["prior"]) @ model["posterior"]
     torch.testing.assert_close(covariance, expected, rtol=1e-5, atol=1e-7)
     missing = torch.linalg.eigvalsh(model["posterior"] - covariance)
@@ -88,7 +88,7 @@ def test_prior_anchors_underestimate_variance(model: dict[str, Tensor]) -> None:
 
 def test_target_noise_restores_the_posterior(model: dict[str, Tensor]) -> None:
     """(c) Prior anchors and one N(0, σ²) draw per target give Σ_post exactly."""
-    mean, covariance = map_law(model, model["prior"], noise_variance=SIGMA**2)
+    mean, covariance = map_moments(model, model["prior"], noise_variance=SIGMA**2)
     torch.testing.assert_close(mean, model["mean"], rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(covariance, model["posterior"], rtol=1e-5, atol=1e-7)
 
@@ -99,7 +99,7 @@ def test_loss_is_the_negative_log_posterior(model: dict[str, Tensor]) -> None:
     values = torch.randn(6, 12, generator=rng, dtype=torch.float64)
     zero = torch.zeros(12, dtype=torch.float64)
     losses = torch.stack([loss(model, v, zero, model["y"]) for v in values])
-    law = torch.distributions.MultivariateNormal(model["mean"], model["posterior"])
-    log_posterior = law.log_prob(values)
+    exact = torch.distributions.MultivariateNormal(model["mean"], model["posterior"])
+    log_posterior = exact.log_prob(values)
     constant = losses * N_LABELS / (2 * SIGMA**2) + log_posterior
     torch.testing.assert_close(constant, constant[:1].expand(6), rtol=1e-6, atol=1e-6)

@@ -1,4 +1,4 @@
-"""One label of two classes has a best Gaussian posterior that can be written down.
+"""One label of two classes: the best Gaussian posterior has a closed form.
 
 For the difference d = f₁ − f₀ of two independent logits, each with prior variance k, and q(d) =
 N(m, v), the minimum of KL(q ‖ p) is where
@@ -18,14 +18,16 @@ X = torch.tensor([[0.3]])
 
 
 def best_gaussian(k: float) -> tuple[float, float]:
-    """m and v by Gauss-Hermite quadrature, going a little of the way at a time."""
+    """m and v by damped fixed-point iteration, with Gauss-Hermite quadrature."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     m, v = 0.0, 2 * k
     for _ in range(500):
         p = 1 / (1 + np.exp(-(m + math.sqrt(v) * nodes)))
-        pull, curve = (float((weights * part).sum() / weights.sum()) for part in (1 - p, p - p * p))
-        m += 0.2 * (2 * k * pull - m)
-        v += 0.2 * (1 / (1 / (2 * k) + curve) - v)
+        gradient, curvature = (
+            float((weights * values).sum() / weights.sum()) for values in (1 - p, p - p * p)
+        )
+        m += 0.2 * (2 * k * gradient - m)
+        v += 0.2 * (1 / (1 / (2 * k) + curvature) - v)
     return m, v
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 import gpn
 from gpn.core.pools.base import Pool, TensorPool, distinct
 from gpn.core.pools.rows import RowPool
-from gpn.methods.gpn.pool import stored as sample
+from gpn.methods.gpn.pool import stored as stored_pool
 from gpn.training import checkpoint
 from gpn.training.checkpoint import CheckpointSession
 from gpn.training.state import TrainingState
@@ -195,33 +195,33 @@ def test_ensembles_prefetch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
-def test_a_killed_fit_is_taken_up(
+def test_a_killed_fit_is_resumed(
     kind: str, quick: gpn.GPNConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
         pass
 
-    def step(kept: CheckpointSession, state: TrainingState) -> None:
-        own(kept, state)
+    def killed(session: CheckpointSession, state: TrainingState) -> None:
+        after_step(session, state)
         if state.step == 33 and not state.finished:
             raise Killed
 
     whole = learnt(quick, line_pool(tmp_path, kind))
-    own, file = CheckpointSession.after_step, gpn.Checkpoint(tmp_path / "fit.ckpt", every=0)
-    monkeypatch.setattr(checkpoint, "MAX_SHARE", float("inf"))
-    monkeypatch.setattr(CheckpointSession, "after_step", step)
+    after_step, file = CheckpointSession.after_step, gpn.Checkpoint(tmp_path / "fit.ckpt", every=0)
+    monkeypatch.setattr(checkpoint, "MAX_WRITING_SHARE", float("inf"))
+    monkeypatch.setattr(CheckpointSession, "after_step", killed)
     with pytest.raises(Killed):
         learnt(quick, line_pool(tmp_path, kind), checkpoint=file)
     assert readers() == []
-    monkeypatch.setattr(CheckpointSession, "after_step", own)
+    monkeypatch.setattr(CheckpointSession, "after_step", after_step)
     assert same(whole, learnt(quick, line_pool(tmp_path, kind), checkpoint=file))
 
 
 def test_a_table_of_rows_is_sampled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spectral codes: a bounded sample, without replacement, for all trainings of the fit."""
-    monkeypatch.setattr(sample, "max_sampled_rows", lambda size: 50)
+    """Spectral codes: a bounded sample, without replacement, for all training runs of the fit."""
+    monkeypatch.setattr(stored_pool, "max_sampled_rows", lambda size: 50)
     pool, seen = line_pool(tmp_path), []
-    monkeypatch.setattr(TensorPool, "__init__", _noting(seen, TensorPool.__init__))
+    monkeypatch.setattr(TensorPool, "__init__", _recording(seen, TensorPool.__init__))
     config = gpn.GPNConfig(
         anchor="independent",
         reference_rows=8,
@@ -233,18 +233,18 @@ def test_a_table_of_rows_is_sampled_once(tmp_path: Path, monkeypatch: pytest.Mon
     x = torch.linspace(-1, 1, 12)[:, None]
     posterior = gpn.GPN(config).fit(gpn.Task(x, x, pool=pool), rng=0)
     assert len(posterior.fit_report.beta_search) > 1
-    assert [len(rows) for rows in seen] == [50, 50], "sampled, and kept"
-    sampled, kept = seen
+    assert [len(rows) for rows in seen] == [50, 50], "sampled, then stored"
+    sampled, in_fit = seen
     assert len(sampled.unique(dim=0)) == 50
-    assert torch.equal(kept.sort(0).values, sampled.sort(0).values)
+    assert torch.equal(in_fit.sort(0).values, sampled.sort(0).values)
 
 
-def _noting(seen: list[Tensor], init: Any) -> Any:
-    def noting(self: TensorPool, rows: Tensor) -> None:
+def _recording(seen: list[Tensor], init: Any) -> Any:
+    def recording(self: TensorPool, rows: Tensor) -> None:
         seen.append(rows)
         init(self, rows)
 
-    return noting
+    return recording
 
 
 def test_joint_anchors_take_few_rows(line: gpn.Task, tmp_path: Path) -> None:

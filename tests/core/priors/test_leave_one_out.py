@@ -45,7 +45,7 @@ def test_copies_of_a_row_are_left_out_together() -> None:
 
 
 @pytest.mark.parametrize("anchor", ["joint", "conditioned"])
-def test_a_fit_tells_it(anchor: str) -> None:
+def test_a_fit_reports_it(anchor: str) -> None:
     x = rows(20)
     task = gpn.Task(x, x.sum(1, keepdim=True), pool=rows(200, seed=1))
     train = gpn.TrainConfig(steps=2)
