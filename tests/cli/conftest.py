@@ -30,7 +30,7 @@ def tables(run: Command, tmp_path: Path) -> Path:
     rows().drop(columns="grade").to_csv("labeled.csv", index=False)
     rows(400, 1, 3.0).drop(columns=["yield", "grade"]).to_csv("pool.csv", index=False)
     rows(100, 2).drop(columns="grade").to_csv("test.csv", index=False)
-    strangers = rows(100, 3)
-    strangers["size"] += 2.5
-    strangers.to_csv("ood.csv", index=False)
+    ood = rows(100, 3)
+    ood["size"] += 2.5
+    ood.to_csv("ood.csv", index=False)
     return tmp_path

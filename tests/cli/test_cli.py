@@ -21,11 +21,11 @@ from tests.cli.command import FIT, PREDICT, Command, check_refusal, done, rows
 
 
 def test_from_a_table_to_flagged_rows(run: Command, tables: Path) -> None:
-    told = run(*FIT)
-    assert told.exit_code == 0, told.output
-    assert "200 labeled rows; 'yield' holds numbers" in told.stderr
-    assert "5 missing values of 'heat' are taken as its median" in told.stderr
-    assert "'colour' is a category of 3 values" in told.stderr
+    fitted = run(*FIT)
+    assert fitted.exit_code == 0, fitted.output
+    assert "200 labeled rows; 'yield' holds numbers" in fitted.stderr
+    assert "5 missing values of 'heat' are taken as its median" in fitted.stderr
+    assert "'colour' is a category of 3 values" in fitted.stderr
     assert done(run("predict", "m.gpn", "test.csv", "--out", "scored.csv", "--json"))["rows"] == 100
     scored = pd.read_csv("scored.csv")
     wanted = ["mean", "std", "lower", "upper", "ood_score", "is_ood"]
@@ -36,6 +36,11 @@ def test_from_a_table_to_flagged_rows(run: Command, tables: Path) -> None:
     assert measured["rmse"] < 3
     assert measured["ood_auc"] > 0.9
     assert measured["ood_flagged"] > measured["flagged"]
+    assert measured["ood_rows"] == 100
+    with pytest.warns(FutureWarning, match="--strangers is now called --ood"):
+        again = run("evaluate", "m.gpn", "test.csv", "--strangers", "ood.csv", "--json")
+    assert done(again) == measured
+    assert "strangers" not in run("evaluate", "--help").output
     assert sorted(os.listdir()) == sorted(
         ["labeled.csv", "pool.csv", "test.csv", "ood.csv", "m.gpn", "scored.csv"]
     ), "nothing is left lying about"
@@ -78,10 +83,10 @@ def test_samples_and_suggestions(run: Command, tables: Path) -> None:
     assert run("suggest", "m.gpn", "pool.csv").exit_code == 0
 
 
-def test_a_large_table_goes_through_in_pieces(
+def test_a_large_table_is_predicted_in_chunks(
     run: Command, tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same rows, whole and in pieces of 30; no more than that is ever held."""
+    """The same rows, whole and in chunks of 30; no more than that is ever held."""
     run(*FIT)
     run("predict", "m.gpn", "test.csv", "--out", "whole.csv")
     seen: list[int] = []
@@ -93,7 +98,7 @@ def test_a_large_table_goes_through_in_pieces(
 
     monkeypatch.setattr(TableModel, "predict", counted)
     monkeypatch.setattr("gpn.tables.files.CHUNK_ROWS", 30)
-    for out in ("pieces.csv", "pieces.csv.gz", "pieces.parquet"):
+    for out in ("chunks.csv", "chunks.csv.gz", "chunks.parquet"):
         assert run("predict", "m.gpn", "test.csv", "--out", out).exit_code == 0
         read = pd.read_parquet if out.endswith("parquet") else pd.read_csv
         pd.testing.assert_frame_equal(
@@ -104,10 +109,10 @@ def test_a_large_table_goes_through_in_pieces(
 
 @pytest.mark.filterwarnings("ignore:a fit should see unlabeled rows")
 @pytest.mark.parametrize("method", ["gp", "gpn"])
-def test_a_function_is_one_function_however_many_pieces(
+def test_a_function_is_one_function_in_any_chunks(
     method: str, run: Command, tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole and in pieces of 30, a row has the same values under every function."""
+    """Whole and in chunks of 30, a row has the same values under every function."""
     pd.read_csv("test.csv").head(40).to_csv("few.csv", index=False)
     assert run(*FIT, "--method", method).exit_code == 0
     drawn = []
@@ -122,15 +127,15 @@ def test_a_function_is_one_function_however_many_pieces(
 def test_a_column_that_changes_type_is_named(
     run: Command, tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parquet has one type per column, and a piece that does not fit comes late; CSV takes both."""
+    """Parquet has one type per column, and a chunk that does not fit comes late; CSV takes both."""
     run(*FIT)
     monkeypatch.setattr("gpn.tables.files.CHUNK_ROWS", 30)
     table = pd.read_csv("test.csv")
     table["batch"] = [str(i) if i < 60 else "none" for i in range(100)]
     table.to_csv("test.csv", index=False)
     check_refusal(run, (*PREDICT[:-1], "o.parquet"), "'batch' was int64 and is")
-    said = run(*PREDICT[:-1], "o.parquet").stderr
-    assert "from row 60 on (Failed to parse string: 'none'" in said
+    message = run(*PREDICT[:-1], "o.parquet").stderr
+    assert "from row 60 on (Failed to parse string: 'none'" in message
     assert run(*PREDICT).exit_code == 0
     assert len(pd.read_csv("o.csv")) == 100
 
@@ -198,7 +203,7 @@ def test_another_method_makes_a_model_of_a_table() -> None:
 
 
 def test_codes_are_read_as_they_stand(run: Command, tables: Path) -> None:
-    """ "01" is a category also in a file, or a piece, where all others are numbers."""
+    """ "01" is a category also in a file, or a chunk, where all others are numbers."""
     code = np.where(np.arange(200) % 2, "01", "02")
     code[:9] = "A"
     rows().drop(columns="grade").assign(code=code).to_csv("labeled.csv", index=False)
@@ -212,8 +217,8 @@ def test_codes_are_read_as_they_stand(run: Command, tables: Path) -> None:
 
 def test_an_index_that_was_saved_is_no_feature(run: Command, tables: Path) -> None:
     pd.read_csv("labeled.csv").to_csv("labeled.csv")
-    told = run(*FIT)
-    assert "'Unnamed: 0' looks like a saved index and is left out" in told.stderr
+    fitted = run(*FIT)
+    assert "'Unnamed: 0' looks like a saved index and is left out" in fitted.stderr
     assert "Unnamed: 0" not in gpn.load("m.gpn").encoder.names
 
 
@@ -236,5 +241,5 @@ def test_names_are_texts_and_come_once() -> None:
     assert columns.names == ["0", "1"]
     assert columns.transform(table).shape == (9, 2)
     table.columns = ["a", "a", "b"]
-    with pytest.raises(TableError, match="a name of its own, got 'a' twice"):
+    with pytest.raises(TableError, match="column names must differ, got 'a' twice"):
         TableEncoder.fit(table, "b")

@@ -40,7 +40,7 @@ BAD_FITS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
         FIT,
         "'id' has 150",
     ),
-    (spoil("labeled.csv", lambda t: t[["yield"]]), FIT, "must have columns beside 'yield'"),
+    (spoil("labeled.csv", lambda t: t[["yield"]]), FIT, "must have columns other than 'yield'"),
     (
         spoil("labeled.csv", lambda t: t.assign(gap=np.nan)),
         FIT,

@@ -44,10 +44,12 @@ def test_unseen_values_are_flagged_and_told_once(
     table = pd.read_csv("test.csv")
     table.loc[20:, "colour"] = "purple"
     table.to_csv("test.csv", index=False)
-    with pytest.warns(UnseenWarning) as told:
+    with pytest.warns(UnseenWarning) as warned:
         assert run(*PREDICT).exit_code == 0
-    assert len(told) == 1
-    assert str(told[0].message).startswith("'colour': 80 of 100 rows hold values that the fit has")
+    assert len(warned) == 1
+    assert str(warned[0].message).startswith(
+        "'colour': 80 of 100 rows hold values that the fit has"
+    )
     assert pd.read_csv("o.csv")["is_ood"][20:].all()
 
 
@@ -76,7 +78,7 @@ def test_a_level_of_a_classifier_is_checked(run: Command, tables: Path) -> None:
 
 def test_columns_of_one_name_are_refused(run: Command, tables: Path) -> None:
     Path("twice.csv").write_text("a,b,a,yield\n" + "1,2,3,4\n" * 30)
-    check_refusal(run, ("fit", "twice.csv", *FIT[2:]), "a name of its own, got 'a' twice")
+    check_refusal(run, ("fit", "twice.csv", *FIT[2:]), "column names must differ, got 'a' twice")
 
 
 def test_a_count_that_was_never_seen_is_explained(run: Command, tables: Path) -> None:
@@ -109,9 +111,9 @@ def test_errors_are_one_line(error: Exception, capsys: pytest.CaptureFixture[str
     for as_json in (False, True):
         with pytest.raises(typer.Exit), errors(as_json=as_json):
             raise error
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1
-        text = json.loads(said)["error"] if as_json else said.removeprefix("error: ").strip()
+        message = capsys.readouterr().err
+        assert message.count("\n") == 1
+        text = json.loads(message)["error"] if as_json else message.removeprefix("error: ").strip()
         assert text == (str(error) or "MemoryError")
 
 

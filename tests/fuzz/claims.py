@@ -40,7 +40,7 @@ def main() -> None:
             reader.check()
         drive._limit_memory()
         for reader, what, content in files:
-            outcome = drive.judged(reader, content)
+            outcome = drive.outcome_of(reader, content)
             print(json.dumps({"file": f"{reader.name}: {what}", "outcome": outcome}), flush=True)
 
 
@@ -72,8 +72,8 @@ def _tar_gz() -> Claims:
 def _npz() -> Claims:
     def member(shape: tuple[int, ...], content: bytes) -> bytes:
         made = io.BytesIO()
-        said = {"descr": "|u1", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(made, said)
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(made, header)
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("x_test.npy", made.getvalue() + content)
@@ -89,10 +89,10 @@ def _model(change: Callable[[dict[str, Any], dict[str, Any]], None], number: int
     seed = models.posteriors(Path(tempfile.mkdtemp()) / "m.gpn")[number]
     size = struct.unpack("<Q", seed[:8])[0]
     header = json.loads(seed[8 : 8 + size])
-    said = header["__metadata__"]
-    config, signature = json.loads(said["config"]), json.loads(said["signature"])
+    fields = header["__metadata__"]
+    config, signature = json.loads(fields["config"]), json.loads(fields["signature"])
     change(config["settings"], signature)
-    said |= {"config": json.dumps(config), "signature": json.dumps(signature)}
+    fields |= {"config": json.dumps(config), "signature": json.dumps(signature)}
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + seed[8 + size :]
 

@@ -61,7 +61,7 @@ def run(reader: Reader, count: int) -> dict[str, Any]:
     for number in range(count):
         rng = random.Random(f"{reader.name}/{number}")
         content = rng.choice(reader.changes)(reader.seeds, rng)
-        outcome = judged(reader, content)
+        outcome = outcome_of(reader, content)
         outcomes[outcome.split(":")[0]] += 1
         if outcome not in ("read", "refused"):
             wrong.append({"number": number, "what": outcome})
@@ -74,7 +74,7 @@ def run(reader: Reader, count: int) -> dict[str, Any]:
     }
 
 
-def judged(reader: Reader, content: bytes) -> str:
+def outcome_of(reader: Reader, content: bytes) -> str:
     """ "read", "refused", or what should not have come."""
     before = _peak()
     try:

@@ -62,20 +62,20 @@ def model_header(seeds: list[bytes], rng: random.Random) -> bytes:
     seed = rng.choice(seeds)
     size = struct.unpack("<Q", seed[:8])[0]
     header = json.loads(seed[8 : 8 + size])
-    said = header["__metadata__"]
+    fields = header["__metadata__"]
     for name in ("config", "signature", "estimator"):
-        if name in said:
-            said[name] = json.loads(said[name])
+        if name in fields:
+            fields[name] = json.loads(fields[name])
     for _ in range(rng.choice((1, 1, 2))):
         if rng.random() < 0.2:
             header = changed(header, rng)
         else:
-            header["__metadata__"] = changed(said, rng)
-        said = header.get("__metadata__")
-        if not isinstance(said, dict):
+            header["__metadata__"] = changed(fields, rng)
+        fields = header.get("__metadata__")
+        if not isinstance(fields, dict):
             break
-    if isinstance(said, dict):
-        texts = {k: v if isinstance(v, str) else as_text(v, rng) for k, v in said.items()}
+    if isinstance(fields, dict):
+        texts = {k: v if isinstance(v, str) else as_text(v, rng) for k, v in fields.items()}
         header["__metadata__"] = texts
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + seed[8 + size :]

@@ -1,4 +1,4 @@
-"""Tables of users: CSV, plain and gzipped, and Parquet, whole and in pieces, and by the command."""
+"""Tables of users: CSV, plain and gzipped, and Parquet, whole and in chunks, and by the command."""
 
 import gzip
 import io
@@ -23,7 +23,7 @@ from tests.fuzz.reader import Reader
 
 
 def readers(folder: Path) -> Iterator[Reader]:
-    """The table as it is read for a fit, and piece by piece as for a prediction."""
+    """The table as it is read for a fit, and in chunks as for a prediction."""
     table, other = models.table(), models.table(6).drop(columns="heat").assign(day="2020-01-01")
     csvs = [frame.to_csv(index=False).encode() for frame in (table, other)]
     by_cell = mutated, formats.cells, formats.cells
@@ -48,8 +48,8 @@ def learnt(path: Path) -> Callable[[], Any]:
         columns = TableEncoder.fit(table, "yield")
         columns.transform(table)
         is_class(target_column(table, "yield"))
-        pieces = list(files.read_chunks(path, columns.categories, chunk_rows=9))
-        columns.transform(pieces[-1])
+        chunks = list(files.read_chunks(path, columns.categories, chunk_rows=9))
+        columns.transform(chunks[-1])
 
     return learn
 

@@ -18,6 +18,6 @@ def test_claims_of_terabytes_and_bombs_are_refused_in_little_memory() -> None:
         command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [each for each in told if each["outcome"] != "refused"] == []
-    assert {each["file"].split(":")[0] for each in told} == FORMATS
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each for each in outcomes if each["outcome"] != "refused"] == []
+    assert {each["file"].split(":")[0] for each in outcomes} == FORMATS

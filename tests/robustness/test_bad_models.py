@@ -153,7 +153,7 @@ TABLES: dict[str, tuple[Callable[[TableModel], Any], str]] = {
     "no table": (lambda m: m.predict(X), "a table must be a pandas DataFrame, got ndarray"),
     "no rows": (lambda m: m.predict(table().head(0)), "at least one row, got none"),
     "column gone": (lambda m: m.predict(table().drop(columns="heat")), "'heat' is missing"),
-    "twice": (lambda m: m.suggest(doubled(), 2), "a name of its own, got 'heat' twice"),
+    "twice": (lambda m: m.suggest(doubled(), 2), "column names must differ, got 'heat' twice"),
     "levels": (lambda m: m.predict(LEVELS), "must have one name, got 2 levels"),
     "words": (lambda m: m.predict(table(heat="hot")), "'heat' must hold finite .*got 'hot' in row"),
     "complex": (lambda m: m.predict(table(heat=1j)), "must hold real numbers, got complex128"),
@@ -170,7 +170,7 @@ TABLES: dict[str, tuple[Callable[[TableModel], Any], str]] = {
         lambda m: m.evaluate(table(**{"yield": "much"})),
         "'yield' must hold finite numbers, got 'much' in row 0",
     ),
-    "strangers": (lambda m: m.evaluate(table(), X), "must be a pandas DataFrame, got ndarray"),
+    "OOD rows": (lambda m: m.evaluate(table(), X), "must be a pandas DataFrame, got ndarray"),
     "fit words": (
         lambda m: fit_table(table(**{"yield": "much"}), "yield", classes=False),
         "'yield' must hold finite numbers, got 'much'",
@@ -179,7 +179,10 @@ TABLES: dict[str, tuple[Callable[[TableModel], Any], str]] = {
         lambda m: fit_table(table(**{"yield": np.inf}), "yield"),
         "'yield' must hold finite numbers, got inf",
     ),
-    "fit twice": (lambda m: fit_table(doubled(), "yield"), "a name of its own, got 'heat' twice"),
+    "fit twice": (
+        lambda m: fit_table(doubled(), "yield"),
+        "column names must differ, got 'heat' twice",
+    ),
     "report": (lambda m: write_report(m, X), "must be a pandas DataFrame, got ndarray"),
     "report rows": (lambda m: write_report(m, table().head(0)), "at least one row, got none"),
     "report column": (

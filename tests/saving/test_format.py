@@ -130,6 +130,9 @@ def test_foreign_files_are_named(tmp_path: Path) -> None:
         ({"method": "gp"}, "must fit its method 'gp'"),
         ({"config": "{"}, "header .* must be JSON"),
         ({"signature": "{}"}, "must fit its method"),
+        ({"estimator": "0"}, "the estimator must be complete"),
+        ({"estimator": "null"}, "the estimator must be complete"),
+        ({"estimator": '{"columns": 1}'}, "the estimator must be complete"),
     ],
 )
 def test_wrong_headers_are_named(

@@ -38,7 +38,7 @@ def test_an_identity_is_left_out_and_said() -> None:
 def test_few_values_are_a_category_however_few_the_rows() -> None:
     few = pd.DataFrame({"word": list("abcdefghi"), "y": np.arange(9.0)})
     assert len(TableEncoder.fit(few, "y").categories["word"]) == 9
-    with pytest.raises(TableError, match="columns beside 'y', got none; 'id' has 90 values"):
+    with pytest.raises(TableError, match="columns other than 'y', got none; 'id' has 90 values"):
         TableEncoder.fit(table(id=[f"n{i}" for i in range(N)]).drop(columns="a"), "y")
 
 

@@ -51,10 +51,10 @@ def test_a_row_is_finite_numbers_of_fixed_width(table: pd.DataFrame) -> None:
     assert x.shape == (len(table), numbers + sum(map(len, columns.categories.values())))
     assert np.isfinite(x).all()
     for place, name in enumerate(columns.medians):
-        own = table.rename(columns=str)[name]
+        values = table.rename(columns=str)[name]
         if name in columns.times:
-            own = (own - pd.Timestamp(0)).dt.total_seconds()
-        wanted = own.astype("float64").fillna(columns.medians[name])
+            values = (values - pd.Timestamp(0)).dt.total_seconds()
+        wanted = values.astype("float64").fillna(columns.medians[name])
         np.testing.assert_array_equal(x[:, place], wanted)
     known = x[:, numbers:]
     assert set(np.unique(known)) <= {0.0, 1.0}
@@ -62,7 +62,7 @@ def test_a_row_is_finite_numbers_of_fixed_width(table: pd.DataFrame) -> None:
 
 
 @given(tables(), st.randoms(use_true_random=False))
-def test_the_order_of_rows_and_columns_and_what_is_beside_them_do_not_matter(
+def test_the_order_of_rows_and_columns_and_other_columns_do_not_matter(
     table: pd.DataFrame, chance: Any
 ) -> None:
     columns = TableEncoder.fit(table, "y")
@@ -71,8 +71,8 @@ def test_the_order_of_rows_and_columns_and_what_is_beside_them_do_not_matter(
     chance.shuffle(rows), chance.shuffle(names)
     np.testing.assert_array_equal(columns.transform(table.iloc[rows]), x[rows])
     np.testing.assert_array_equal(columns.transform(table[names]), x)
-    beside = table.assign(**{"something else entirely": 1})
-    np.testing.assert_array_equal(columns.transform(beside), x)
+    more = table.assign(**{"something else entirely": 1})
+    np.testing.assert_array_equal(columns.transform(more), x)
     np.testing.assert_array_equal(columns.transform(table.head(1)), x[:1])
 
 
@@ -120,11 +120,11 @@ def test_files_give_back_the_numbers_and_words_that_were_written(
         else:
             written.to_csv(path, index=False)
         read = files.read_table(path)
-        pieces = pd.concat(list(files.read_chunks(path, ["word"], rows)), ignore_index=True)
-        for came in (read, pieces):
-            assert came.columns.tolist() == written.columns.tolist()
-            assert came["word"].tolist() == words.tolist()
-            np.testing.assert_array_equal(came[plain.columns].to_numpy(float), plain)
+        chunks = pd.concat(list(files.read_chunks(path, ["word"], rows)), ignore_index=True)
+        for back in (read, chunks):
+            assert back.columns.tolist() == written.columns.tolist()
+            assert back["word"].tolist() == words.tolist()
+            np.testing.assert_array_equal(back[plain.columns].to_numpy(float), plain)
 
     round_trip()
 
@@ -132,7 +132,7 @@ def test_files_give_back_the_numbers_and_words_that_were_written(
 @given(st.integers(), st.integers(1, 5))
 def test_names_that_read_alike_are_refused(name: int, n: int) -> None:
     table = pd.DataFrame({name: range(n), str(name): range(n), "y": range(n)})
-    with pytest.raises(TableError, match=f"a name of its own, got '{name}' twice"):
+    with pytest.raises(TableError, match=f"column names must differ, got '{name}' twice"):
         TableEncoder.fit(table, "y")
 
 

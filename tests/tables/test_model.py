@@ -11,6 +11,7 @@ import pytest
 import gpn
 from gpn.tables.column_types import TableError
 from gpn.tables.encoder import UnseenWarning
+from gpn.tables.fit_record import FitRecord
 from gpn.tables.model import TableModel, fit_table
 from gpn.tables.target import is_class, target_column
 from tests.fuzz import models
@@ -73,6 +74,19 @@ def test_what_columns_are_survives_the_file(tmp_path: Path) -> None:
     once = loaded.predict(table)
     texts = table.assign(day=days.dt.strftime("%Y-%m-%d")).drop(columns="id")
     pd.testing.assert_frame_equal(loaded.predict(texts), once)
+
+
+def test_a_record_of_a_file_is_checked() -> None:
+    record = {"labeled": 24, "unlabeled": None}
+    assert FitRecord.from_dict(record, 4, {}).unlabeled is None
+    for change in ({"labeled": "many"}, {"notes": [1]}, {"diagnostics": []}, {"x": [[1.0]]}):
+        with pytest.raises(ValueError, match=" must "):
+            FitRecord.from_dict({**record, **change}, 4, {})
+    rows = {"labeled_x": np.ones((3, 4)), "labeled_y": np.ones(3)}
+    assert FitRecord.from_dict(record, 4, rows).arrays() == rows
+    for n_columns, arrays in ((5, rows), (4, {**rows, "labeled_y": np.full(3, np.nan)})):
+        with pytest.raises(ValueError, match="must be finite"):
+            FitRecord.from_dict(record, n_columns, arrays)
 
 
 def test_integer_names_of_columns() -> None:

@@ -95,7 +95,7 @@ def _fields(model: Any) -> dict[str, Any]:
 
 
 def _options(model: Any) -> dict[str, Any]:
-    """The constructor's options, but for method and settings, which have fields of their own.
+    """The constructor's options, but for method and settings, which are fields themselves.
 
     A seed is stored as a number; a random generator in its place becomes None.
     """
@@ -174,7 +174,7 @@ def _unfitted(fields: Mapping[str, Any], posterior: Posterior) -> Any:
     check(name in list(ESTIMATORS), "a model file must name one of gpn's estimators", name)
     kind = ESTIMATORS[name]
     right = is_classifier(kind()) == posterior.signature.is_classification
-    check(right, "an estimator must hold a posterior of its own kind", name)
+    check(right, "a regressor or classifier must hold such a posterior", name)
     options = None if fields.get("given") is None else _checked_options(fields["given"], kind)
     config: Any = getattr(posterior, "config", None)
     if issubclass(kind, GPNRegressor | GPNClassifier):

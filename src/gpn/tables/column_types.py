@@ -150,7 +150,7 @@ def _bad_cells(column: pd.Series, bad: pd.Series, rule: str) -> TableError:
 
 
 def to_texts(column: pd.Series) -> pd.Series:
-    """The cells as texts: 1 and 1.0 are "1", and a missing cell is a word of its own."""
+    """The cells as texts: 1 and 1.0 are "1", and a missing cell is the word "(missing)"."""
     texts = column.astype(object).where(column.notna(), MISSING)
     return texts.map(_as_text).astype(object)
 

@@ -59,7 +59,7 @@ class TableEncoder:
         worded = [name for name in kinds if not reasons[name] and kinds[name] == WORD]
         if not numeric and not worded:
             why = "".join(f"; {reason}" for reason in ignored)
-            raise TableError(f"a table must have columns beside {target!r}, got none{why}.")
+            raise TableError(f"a table must have columns other than {target!r}, got none{why}.")
         encoder = cls(
             medians={name: _median(table[name], kinds[name]) for name in numeric},
             categories={name: _categories(table[name]) for name in worded},
@@ -158,7 +158,7 @@ def check_names(names: pd.Index) -> None:
     """Raise where two columns have the same name."""
     if names.has_duplicates:
         twice = names[names.duplicated()][0]
-        raise TableError(f"every column must have a name of its own, got {twice!r} twice.")
+        raise TableError(f"column names must differ, got {twice!r} twice.")
 
 
 def _why_ignored(column: pd.Series, kind: str) -> str | None:
@@ -247,6 +247,6 @@ def merge_unseen(found: list[UnseenWarning], n_rows: int) -> list[UnseenWarning]
     for warning in found:
         by_name.setdefault(warning.name, []).append(warning)
     return [
-        UnseenWarning(name, sum(w.rows for w in own), n_rows, own[0].example, own[0].known)
-        for name, own in by_name.items()
+        UnseenWarning(name, sum(w.rows for w in each), n_rows, each[0].example, each[0].known)
+        for name, each in by_name.items()
     ]

@@ -80,7 +80,8 @@ def read_chunks(
         count = 0
     except Exception as error:  # parsers of damaged files raise anything at all
         raise TableError(
-            f"{path} must be a complete {kind} file, got {error!s:.500} ({type(error).__name__})."
+            f"{path} must be a complete {kind} file, got {str(error).strip():.500} "
+            f"({type(error).__name__})."
         ) from error
     if count == 0:
         raise TableError(f"a table must have at least one row, {path} has none.")
@@ -93,21 +94,26 @@ def _read_csv(
     dtype: Any = "str" if texts is None else dict.fromkeys(texts, "str")
     with _opened(path) as file:
         for chunk in pd.read_csv(file, chunksize=chunk_rows, dtype=dtype, low_memory=False):
-            if not isinstance(chunk.index, pd.RangeIndex):  # cells without a name became an index
-                raise TableError(
-                    f"every row of {path} must have as many cells as there are names, got more in "
-                    "the first; name every column, or separate cells by commas."
-                )
             yield chunk
             if isinstance(file, _BoundedGzip) and not whole:
                 file.left = file.limit
 
 
 def _check_header(path: Path) -> None:
-    """Raise where two columns have the same name: pandas would silently rename the second."""
-    with _opened(path) as file:
-        header = pd.read_csv(file, header=None, nrows=1, dtype="str", keep_default_na=False)
-    check_names(pd.Index([name for name in header.iloc[0] if name]))
+    """Raise unless names differ, and cells have names.
+
+    pandas would silently rename the second column of a name, and take a first column without a name
+    for an index.
+    """
+    try:
+        with _opened(path) as file:
+            rows = pd.read_csv(file, header=None, nrows=2, dtype="str", keep_default_na=False)
+    except pd.errors.ParserError as error:
+        raise TableError(
+            f"every row of {path} must have as many cells as there are names, got "
+            f"{str(error).strip():.200}; name every column, or separate cells by commas."
+        ) from error
+    check_names(pd.Index([name for name in rows.iloc[0] if name]))
 
 
 def _opened(path: Path) -> Any:
@@ -115,7 +121,7 @@ def _opened(path: Path) -> Any:
 
 
 class _BoundedGzip(gzip.GzipFile):
-    """A gzip stream that gives no more bytes at once than a file of this size may unfold to."""
+    """A gzip stream that refuses a decompression bomb: it counts the bytes that it gives."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "rb")
@@ -137,8 +143,8 @@ class _BoundedGzip(gzip.GzipFile):
 
 def _too_large(path: Path, limit: int) -> TableError:
     return TableError(
-        f"{path} must unfold to at most {limit} bytes at once, got more; if that is right, unpack "
-        "it to a plain .csv first."
+        f"{path} must decompress to at most {limit} bytes at a time, got more; if that is right, "
+        "decompress it to a plain .csv first."
     )
 
 
@@ -260,7 +266,7 @@ def table_writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
 
 
 def temporary(path: Path) -> str:
-    """The name of a new, empty file beside `path`; an error says why there cannot be one."""
+    """The name of a new, empty file in the folder of `path`, or an error that says why not."""
     if path.is_dir():
         raise TableError(f"--out must be a file, got the folder {path}; name a file in it.")
     try:
