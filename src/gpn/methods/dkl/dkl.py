@@ -39,7 +39,7 @@ from gpn.core.networks.layers import fresh, mlp
 from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk, Trunk
 from gpn.core.task import Signature, Task
 from gpn.core.types import Inputs, as_generator
-from gpn.methods.dkl.grid import DeepProcess, GridProcess, NaturalGradient, interpolation
+from gpn.methods.dkl.grid import GridProcess, NaturalGradient, interpolation
 from gpn.methods.linear_gaussian import CHUNK_ROWS, Features, LinearGaussianPosterior
 from gpn.methods.network_method import NetworkConfig, NetworkMethod, Train
 from gpn.training.batches import LabelBatches
@@ -99,9 +99,8 @@ class DKL(NetworkMethod[DKLConfig, "DKLPosterior"]):
         """Train embedding and process together; a regression ends with its exact q(u)."""
         config = self.config
         embedding = Embedding(config, task.input_shape, seeds).to(task.x_obs)
-        size, dim = config.grid_size, config.embedding_dim
-        grid = GridProcess(size, dim, config.length_scale, task.n_outputs)
-        process = DeepProcess(embedding, grid, task.signature, config.noise_std)
+        size, dim, scale = config.grid_size, config.embedding_dim, config.length_scale
+        process = GridProcess(size, dim, scale, config.noise_std, task.signature)
         process.to(task.x_obs.device)
         fit_features(embedding.features, lambda: task.x_obs)
         rate = config.natural_rate or (0.003 if task.is_classification else 0.1)
@@ -109,13 +108,14 @@ class DKL(NetworkMethod[DKLConfig, "DKLPosterior"]):
             if task.is_classification and config.alone > 0:
                 _pretrain(embedding, task, config, seeds, train)
             embedding.spread(task.x_obs[:CHUNK_ROWS])
-            natural = NaturalGradient(process, task, rate)
+            natural = NaturalGradient(process, embedding, task, rate)
             batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
             step, streams = natural.loss_terms(batches), [*batches.streams, natural, *generators]
-            train(process.learnt, step, undecayed=process.hyperparameters, streams=streams)
+            learnt = nn.ModuleList([embedding, *process.hyperparameters])
+            train(learnt, step, undecayed=process.hyperparameters, streams=streams)
             if not task.is_classification:
                 natural.solve()
-        return DKLPosterior(embedding, *process.grid_posterior(), task.signature, config)
+        return DKLPosterior(embedding, *process.posterior(), task.signature, config)
 
 
 def _pretrain(

@@ -40,11 +40,8 @@ class Members(nn.Module):
     def pick(self, which: Int[Tensor, "s"]) -> "Members":
         """A copy with only the members `which`, in that order."""
         chosen = copy.deepcopy(self)
-        for owner in chosen.modules():
-            for name, parameter in list(owner.named_parameters(recurse=False)):
-                setattr(owner, name, nn.Parameter(parameter[which], parameter.requires_grad))
-            for name, buffer in list(owner.named_buffers(recurse=False)):
-                setattr(owner, name, buffer[which])
+        for tensor in itertools.chain(chosen.parameters(), chosen.buffers()):
+            tensor.data = tensor.data[which]
         return chosen
 
     @property
@@ -88,19 +85,11 @@ class StackedFeatures(nn.Module):
         # in a tuple, so that torch does not register the template's parameters
         self.template = (modules[0].to("meta"),)
 
-    def train(self, mode: bool = True) -> "StackedFeatures":  # noqa: FBT001
-        self.template[0].train(mode)
-        super().train(mode)
-        return self
-
     def forward(self, x: Inputs) -> MemberFeatures:
         x = x.contiguous()  # grouped convolutions are slow with channels last
-        states = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        template = self.template[0].train(self.training)
+        named = itertools.chain(self.named_parameters(), self.named_buffers())
+        states = {name.replace("/", "."): tensor for name, tensor in named}
         if not states:
-            return self.template[0](x)[None]
-        by_name = {name.replace("/", "."): state for name, state in states.items()}
-
-        def one(state: dict[str, Tensor]) -> Tensor:
-            return functional_call(self.template[0], state, (x,))
-
-        return torch.vmap(one)(by_name)
+            return template(x)[None]
+        return torch.vmap(lambda state: functional_call(template, state, (x,)))(states)

@@ -105,7 +105,14 @@ class MCMC:
         if moved.pool is not None:
             probes = torch.cat([probes, moved.pool.draw(config.n_probes, generator)])
         posterior = MCMCPosterior(states, acceptance, probes, task.signature, config)
-        posterior.warn_unless_converged()
+        worst, ess = float(posterior.rhat.max()), float(posterior.ess.min())
+        if not worst <= config.max_rhat:
+            warnings.warn(
+                f"the chains should have converged, R-hat <= {config.max_rhat}, got {worst:.3f} "
+                f"(smallest effective sample size {ess:.0f}); "
+                f"try warmup={4 * config.warmup} and thin={4 * config.thin}.",
+                stacklevel=2,
+            )
         return posterior
 
 
@@ -169,17 +176,6 @@ class MCMCPosterior(Posterior):
     def chain_values(self, x: Inputs) -> Float[Tensor, "c t n o"]:
         """Function values at `x`, for every draw of every chain."""
         return torch.stack([self.network(chain, x) for chain in self.states])
-
-    def warn_unless_converged(self) -> None:
-        """Warn if R̂ exceeds the configured limit anywhere."""
-        worst = float(self.rhat.max())
-        if not worst <= self.config.max_rhat:
-            warnings.warn(
-                f"the chains should have converged, R-hat <= {self.config.max_rhat}, got "
-                f"{worst:.3f} (smallest effective sample size {float(self.ess.min()):.0f}); "
-                f"try warmup={4 * self.config.warmup} and thin={4 * self.config.thin}.",
-                stacklevel=3,
-            )
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
         """`n` states, all different if there are enough of them."""

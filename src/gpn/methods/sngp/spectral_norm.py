@@ -1,7 +1,7 @@
 """Spectral normalisation with a bound: no layer of SNGP's trunk stretches a distance by more."""
 
 import math
-from typing import cast
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -59,8 +59,7 @@ def bound_layers(module: nn.Module, bound: float, rng: torch.Generator) -> None:
 def unbind_layers(module: nn.Module) -> None:
     """Write the bounded weights into plain layers, once the power iteration has converged."""
     for layer in [layer for layer in module.modules() if parametrize.is_parametrized(layer)]:
-        parametrizations = cast(nn.ModuleDict, layer.parametrizations)["weight"]
-        weight = cast(parametrize.ParametrizationList, parametrizations)
-        cast(SpectralBound, weight[0]).iterate(weight.original, 100)
+        parametrization: Any = layer.parametrizations["weight"]  # type: ignore[index]
+        parametrization[0].iterate(parametrization.original, 100)
         layer.eval()
         parametrize.remove_parametrizations(layer, "weight", leave_parametrized=True)
