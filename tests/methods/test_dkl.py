@@ -23,7 +23,8 @@ def solved() -> GridProcess:
     """A process on one axis, solved exactly for two outputs."""
     task = gpn.Task(X, torch.cat([(3 * X).sin(), X.square()], dim=1))
     process = GridProcess(20, 1, 0.4, 0.1, task.signature)
-    NaturalGradient(process, torch.nn.Identity(), task, 0.1).solve()
+    batches = LabelBatches(len(X), len(X), torch.Generator())
+    NaturalGradient(process, torch.nn.Identity(), task, batches, 0.1).solve()
     return process
 
 

@@ -12,8 +12,7 @@ from gpn.methods.ensemble.ensemble import (
     EnsemblePosterior,
     ensemble_step,
 )
-from gpn.methods.ensemble.members import Members
-from gpn.methods.ensemble.parameter_prior import ParameterPrior
+from gpn.methods.ensemble.members import Members, ParameterPrior
 
 TRAIN = gpn.TrainConfig(steps=60, pool_batch=16, device="cpu")
 TRUNK = gpn.MLPTrunk(widths=(16, 16), activation="relu")

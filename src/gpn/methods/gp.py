@@ -40,8 +40,6 @@ from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 
 CHUNK_ROWS = 512
 
-Square = Float[Tensor, "n n"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class GPConfig(Config):
@@ -242,7 +240,7 @@ class GPPosterior(GaussianPosterior):
         """The posterior that has this `config` and these `tensors()`."""
         return cls(tensors["x_obs"].clone(), tensors["y_obs"].clone(), signature, config)
 
-    def _covariance(self, rows: Inputs) -> Square:
+    def _covariance(self, rows: Inputs) -> Float[Tensor, "n n"]:
         cross = covariance(self.config, self.x_obs, rows)
         half = torch.linalg.solve_triangular(self.cholesky, cross, upper=False)
         return covariance(self.config, rows, rows) - half.T @ half

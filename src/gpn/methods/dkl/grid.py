@@ -1,7 +1,5 @@
 """Gaussian processes on a grid in [−1, 1]^d, and natural-gradient steps of q(u), with GPyTorch."""
 
-from collections.abc import Callable
-
 import gpytorch
 import torch
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
@@ -94,8 +92,16 @@ def interpolation(grid: Float[Tensor, "g e"], x: Float[Tensor, "n e"]) -> Float[
 class NaturalGradient:
     """Natural-gradient steps of q(u); the training loop takes those of all other parameters."""
 
-    def __init__(self, process: GridProcess, embedding: nn.Module, task: Task, rate: float) -> None:
-        self.process, self.embedding, self.task = process, embedding, task
+    def __init__(
+        self,
+        process: GridProcess,
+        embedding: nn.Module,
+        task: Task,
+        batches: LabelBatches,
+        rate: float,
+    ) -> None:
+        self.process, self.embedding = process.train(), embedding.train()
+        self.task, self.batches = task, batches
         self.strategy = process.variational_strategy
         self.parameters = list(process.variational_parameters())
         self.optimiser = gpytorch.optim.NGD(self.parameters, num_data=len(task.x_obs), lr=rate)
@@ -113,23 +119,19 @@ class NaturalGradient:
         q_u.natural_vec.copy_((precision @ prior.mean[..., None])[..., 0])
         q_u.natural_mat.copy_(-0.5 * precision)
 
-    def loss_terms(self, batches: LabelBatches) -> Callable[[], Terms]:
+    def loss_terms(self) -> Terms:
         """−ELBO per label on one batch, after q(u) has followed the gradient of the last step."""
-        process, embedding, task = self.process.train(), self.embedding.train(), self.task
-
-        def terms() -> Terms:
-            self._step()
-            self.optimiser.zero_grad()
-            self.strategy._clear_cache()
-            rows = batches.next().to(task.x_obs.device)
-            if task.is_classification and len(rows) == task.n_outputs:
-                # GPyTorch's softmax takes as many rows as classes for a transposed batch
-                rows = torch.cat([rows, rows])
-            embedded = embedding(task.augmented(task.x_obs[rows], batches.rng))
-            data = process.log_likelihood(embedded, task.y_obs[rows]) / len(rows)
-            return {"data": -data, "kl": process.divergence() / len(task.x_obs)}
-
-        return terms
+        task, batches = self.task, self.batches
+        self._step()
+        self.optimiser.zero_grad()
+        self.strategy._clear_cache()
+        rows = batches.next().to(task.x_obs.device)
+        if task.is_classification and len(rows) == task.n_outputs:
+            # GPyTorch's softmax takes as many rows as classes for a transposed batch
+            rows = torch.cat([rows, rows])
+        embedded = self.embedding(task.augmented(task.x_obs[rows], batches.rng))
+        data = self.process.log_likelihood(embedded, task.y_obs[rows]) / len(rows)
+        return {"data": -data, "kl": self.process.divergence() / len(task.x_obs)}
 
     @torch.no_grad()
     def _step(self) -> None:
