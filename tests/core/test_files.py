@@ -61,7 +61,7 @@ def test_a_fit_on_a_full_disk_ends_with_its_last_checkpoint_whole(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gpn.training.checkpoint.MAX_WRITING_SHARE", 1e9)
-        patch.setattr("gpn.methods.dropout.progress_bar", _reporting(fill))
+        patch.setattr("gpn.methods.network_method.progress_bar", _reporting(fill))
         with pytest.raises(OSError, match=r"fit\.ckpt must be written whole"):
             method.fit(line, rng=0, checkpoint=keep)
     filler.unlink()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import gpn
-from gpn.methods.dkl.grid import DeepProcess, GridProcess, NaturalGradient, interpolation
 from gpn.methods.dkl import DKL, DKLConfig, DKLPosterior
+from gpn.methods.dkl.grid import GridProcess, NaturalGradient, interpolation
 from gpn.training.batches import LabelBatches
 
 QUICK = DKLConfig(grid_size=8, trunk=gpn.MLPTrunk(widths=(16, 16)), train=gpn.TrainConfig(steps=40))
@@ -18,37 +18,30 @@ GRID = torch.linspace(-2, 2, 9)[:, None]
 X = torch.linspace(-0.9, 0.9, 12, dtype=torch.float64)[:, None]
 
 
-class ScaledIdentity(torch.nn.Module):
-    """An embedding that is x itself."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x
-
-
 @pytest.fixture
-def solved() -> DeepProcess:
+def solved() -> GridProcess:
     """A process on one axis, solved exactly for two outputs."""
     task = gpn.Task(X, torch.cat([(3 * X).sin(), X.square()], dim=1))
-    grid = GridProcess(20, 1, 0.4, 2)
-    process = DeepProcess(ScaledIdentity(), grid, task.signature, 0.1)
-    NaturalGradient(process, task, 0.1).solve()
+    process = GridProcess(20, 1, 0.4, 0.1, task.signature)
+    batches = LabelBatches(len(X), len(X), torch.Generator())
+    NaturalGradient(process, torch.nn.Identity(), task, batches, 0.1).solve()
     return process
 
 
-def test_solved_grid_is_the_exact_posterior(solved: DeepProcess) -> None:
+def test_solved_grid_is_the_exact_posterior(solved: GridProcess) -> None:
     """q(u) = N(S Wᵀy/σ², S), S = (K⁻¹ + WᵀW/σ²)⁻¹: conjugate, so one natural step reaches it."""
-    strategy = solved.grid.variational_strategy
+    strategy = solved.variational_strategy
     prior = strategy.prior_distribution.covariance_matrix[0].detach()
     weights = interpolation(strategy.grid, X)
     covariance = torch.linalg.inv(torch.linalg.inv(prior) + weights.T @ weights / 0.1**2)
-    _, mean, root, noise_std = solved.grid_posterior()
+    _, mean, root, noise_std = solved.posterior()
     assert noise_std == pytest.approx(0.1, rel=1e-6)
     torch.testing.assert_close(root[0] @ root[0].T, covariance, rtol=1e-4, atol=1e-6)
     expected = covariance @ weights.T @ (3 * X).sin() / 0.1**2
     torch.testing.assert_close(mean[0], expected[:, 0], rtol=1e-4, atol=1e-5)
 
 
-def test_solved_grid_agrees_with_gpytorch_exact_gp(solved: DeepProcess) -> None:
+def test_solved_grid_agrees_with_gpytorch_exact_gp(solved: GridProcess) -> None:
     """The same kernel without a grid: only interpolation and its jitter stand between."""
 
     class Exact(gpytorch.models.ExactGP):
@@ -66,7 +59,7 @@ def test_solved_grid_agrees_with_gpytorch_exact_gp(solved: DeepProcess) -> None:
     rows = torch.linspace(-0.85, 0.85, 7, dtype=torch.float64)[:, None]
     with torch.no_grad():
         exact = model(rows)
-    grid, mean, root, _ = solved.grid_posterior()
+    grid, mean, root, _ = solved.posterior()
     weights = interpolation(grid, rows)
     torch.testing.assert_close(weights @ mean[0], exact.mean, rtol=0.0, atol=0.02)
     spread = (weights @ root[0]).square().sum(1).sqrt()
@@ -75,7 +68,7 @@ def test_solved_grid_agrees_with_gpytorch_exact_gp(solved: DeepProcess) -> None:
 
 def test_interpolation_reproduces_the_coordinates() -> None:
     """Cubic weights sum to one and return the point itself, on the strategy's own nodes."""
-    strategy = GridProcess(10, 2, 0.3, 1).double().variational_strategy
+    strategy = GridProcess(10, 2, 0.3, 0.1, gpn.Task(X, X).signature).variational_strategy
     points = torch.rand(20, 2, generator=torch.Generator().manual_seed(0)).double() * 1.9 - 0.95
     weights = interpolation(strategy.grid, points)
     torch.testing.assert_close(weights.sum(1), torch.ones(20).double(), rtol=0.0, atol=1e-5)

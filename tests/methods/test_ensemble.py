@@ -6,9 +6,13 @@ from torch import Tensor, nn
 
 import gpn
 from gpn.core.types import as_generator
-from gpn.methods.ensemble.members import Members
-from gpn.methods.ensemble import Ensemble, EnsembleConfig, EnsemblePosterior
-from gpn.methods.ensemble.parameter_prior import ParameterPrior
+from gpn.methods.ensemble.ensemble import (
+    Ensemble,
+    EnsembleConfig,
+    EnsemblePosterior,
+    ensemble_step,
+)
+from gpn.methods.ensemble.members import Members, ParameterPrior
 
 TRAIN = gpn.TrainConfig(steps=60, pool_batch=16, device="cpu")
 TRUNK = gpn.MLPTrunk(widths=(16, 16), activation="relu")
@@ -42,16 +46,13 @@ def test_stacked_members_are_ordinary_networks() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_member_does_not_notice_the_others(line: gpn.Task, kind: str) -> None:
     """The gradient of a member's loss is its own: moving member 1 leaves member 0 alone."""
-    from gpn.methods import ensemble
-
-    make = getattr(ensemble, f"_{kind.removesuffix('s').replace('none', 'plain')}_terms")
+    config = QUICK.replace(regularise=kind, n_members=3)
     gradients = []
     for shift in (0.0, 5.0):
-        members = Members(TRUNK, line.signature, 3, as_generator(0))
-        terms, _ = make(QUICK.replace(regularise=kind, n_members=3), members, line, as_generator(1))
+        members, step, _ = ensemble_step(config, line, as_generator(0))
         with torch.no_grad():
             members.layers[0].weight[1] += shift
-        sum(terms().values()).backward()
+        sum(step.terms(*step.rows()).values()).backward()
         gradients.append(members.layers[0].weight.grad)
     torch.testing.assert_close(gradients[0][0], gradients[1][0])
     assert not torch.allclose(gradients[0][1], gradients[1][1])
@@ -90,11 +91,11 @@ def test_anchors_follow_the_prior_per_fan_in() -> None:
     signature = gpn.Task(torch.zeros(2, 4), torch.zeros(2, 1)).signature
     members = Members(gpn.MLPTrunk(widths=(50,)), signature, 300, as_generator(0))
     prior = ParameterPrior(members, (40.0, 10.0), (3.0, 0.0))
-    prior.start(as_generator(1))
+    prior.initialise(as_generator(1))
     anchors = prior.sample(as_generator(2))
     spreads = [float(anchor.var()) for anchor in anchors]
     assert spreads == pytest.approx([10.0, 3.0, 0.2, 0.0], rel=0.05)
-    starts = [law.parameter.detach() for law in prior.laws]
+    starts = [gaussian.parameter.detach() for gaussian in prior.gaussians]
     correlation = torch.corrcoef(torch.stack([starts[0].flatten(), anchors[0].flatten()]))[0, 1]
     assert abs(float(correlation)) < 0.02, "members start independently of their anchors"
     assert not members.layers[1].bias.requires_grad, "no variance: fixed at zero"
@@ -106,7 +107,7 @@ def test_anchor_distance_is_that_of_the_prior() -> None:
     signature = gpn.Task(torch.zeros(2, 4), torch.zeros(2, 1)).signature
     members = Members(gpn.MLPTrunk(widths=(50,)), signature, 100, as_generator(0))
     prior = ParameterPrior(members, 2.0, 1.0)
-    prior.start(as_generator(1))
+    prior.initialise(as_generator(1))
     count = sum(parameter.numel() for parameter in members.parameters())
     distance = float(prior.distance(prior.sample(as_generator(2))).detach())
     assert distance == pytest.approx(2 * count, rel=0.03)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import gpn
 from gpn.core.types import as_generator
-from gpn.methods.gp import GP, RBF, GPConfig, GPPosterior, check_memory
+from gpn.methods.gp import GP, GPConfig, GPPosterior, check_memory, prior_functions
 
 X = torch.tensor([[-1.2], [-0.4], [0.3], [1.1]], dtype=torch.float64)
 Y = torch.cat([X.sin(), X.cos()], dim=1)
@@ -37,8 +37,8 @@ def test_rbf_moments_are_the_textbook_formula() -> None:
 
 
 def test_rbf_paths_have_the_kernel() -> None:
-    paths = RBF(1.5, 0.7, 2000).paths(gpn.Task(X, Y).signature, 20_000, as_generator(0))
-    values = paths(GRID[::3])[..., 0]
+    config, signature = FIXED.replace(path_width=2000), gpn.Task(X, Y).signature
+    values = prior_functions(config, signature, 20_000, as_generator(0))(GRID[::3])[..., 0]
     torch.testing.assert_close(values.T.cov(), rbf(GRID[::3], GRID[::3]), rtol=0.0, atol=0.2)
 
 

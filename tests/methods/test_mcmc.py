@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import gpn
-from gpn.methods.mcmc.convergence import split_rhat
 from gpn.methods.mcmc import MCMC, MCMCConfig, MCMCPosterior
+from gpn.methods.mcmc.convergence import split_rhat
 
 SIGMA = 0.5
 PRIOR = gpn.ModulePrior(module=nn.utils.skip_init(nn.Linear, 2, 1, bias=False), prior_variance=2.0)

@@ -8,15 +8,17 @@ from torch import Tensor, nn
 
 import gpn
 from gpn.core.types import as_generator
-from gpn.methods.sngp.sngp import (
+from gpn.methods.sngp import (
     SNGP,
     ResidualTrunk,
     SNGPConfig,
     SNGPNetwork,
     SNGPPosterior,
+    SpectralBound,
+    bound_layers,
     regression_head,
+    unbind_layers,
 )
-from gpn.methods.sngp.spectral_norm import SpectralBound, bound_layers, unbind_layers
 
 TRUNK = gpn.MLPTrunk(widths=(32, 32))
 QUICK = SNGPConfig(n_features=64, trunk=TRUNK, train=gpn.TrainConfig(steps=60, weight_decay=1e-2))

@@ -1,16 +1,14 @@
 """MC dropout (Gal and Ghahramani 2016): dropout during training *and* sampling.
 
-One network keeps each hidden unit with probability 1 − p; a draw is the network under one set of
-masks m. Training minimises
+A draw is one network under one set of masks m, which keep a hidden unit with probability 1 − p:
 
-    (1/N) Σ_i data(f(x_i; W, m_i), y_i) + λ ‖W‖²,        m_i ~ Bernoulli(1 − p) / (1 − p)
+    loss = (1/N) Σ_i data(f(x_i; W, m_i), y_i) + λ ‖W‖²,        m_i ~ Bernoulli(1 − p) / (1 − p)
 
-which is variational inference with length scale l and noise σ_ε if λ = (1 − p) l² σ_ε² / N.
+This is variational inference with length scale l and noise σ_ε if λ = (1 − p) l² σ_ε² / N.
 
 Differences from the original: a draw uses *one* mask for all rows, so that it is a function
-(`masks="row"` is the original's new mask per row); λ is set directly, not through l and σ_ε; masks
-apply to the features that a trunk learns, not to raw inputs or inside convolutions; and draws are
-functions, without the noise of the labels.
+(`masks="row"` is the original's new mask per row); λ is set directly; masks apply to the features
+that a trunk learns, not to raw inputs or inside convolutions; draws have no label noise.
 """
 
 import itertools
@@ -69,15 +67,17 @@ class Dropout(NetworkMethod[DropoutConfig, "DropoutPosterior"]):
         config = self.config
         network = DropoutNetwork(config.trunk, task.signature, seeds).to(task.x_obs)
         generator = as_generator(seeds, task.x_obs.device)
+        trained = [p for p in network.parameters() if p.requires_grad]
         batches = LabelBatches(len(task.x_obs), config.train.label_batch, generator)
 
         def loss_terms() -> Terms:
             rows = batches.next()
             masks = network.masks(1, len(rows), config.rate, generator)
             fitted = network(task.augmented(task.x_obs[rows], generator), masks)
+            squared_norm = torch.stack([p.square().sum() for p in trained]).sum()
             return {
                 "data": data_loss(fitted, task.y_obs[rows]).mean(),
-                "decay": config.weight_decay * network.squared_norm(),
+                "decay": config.weight_decay * squared_norm,
             }
 
         history = train(network, loss_terms, streams=batches.streams)
@@ -116,11 +116,6 @@ class DropoutNetwork(nn.Module):
         for layer, mask in zip(others, masks[1:], strict=True):
             hidden = layer(self.activation(hidden) * mask)
         return hidden
-
-    def squared_norm(self) -> Tensor:
-        """‖W‖² over all trained parameters."""
-        trained = [p for p in self.parameters() if p.requires_grad]
-        return torch.stack([p.square().sum() for p in trained]).sum()
 
 
 class DropoutPosterior(Posterior):

@@ -40,8 +40,6 @@ from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, normal
 
 CHUNK_ROWS = 512
 
-Square = Float[Tensor, "n n"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class GPConfig(Config):
@@ -95,7 +93,7 @@ def learn_hyperparameters(config: GPConfig, x: Inputs, y: Outputs) -> GPConfig:
     if config.kernel == "rbf" and None in values:
         return _fit_rbf(config, x, y)
     if config.noise_std is None:
-        noise_std = gram_noise_std(_kernel(config)(x, x), y)
+        noise_std = gram_noise_std(covariance(config, x, x), y)
         return config.replace(noise_std=noise_std)
     return config
 
@@ -150,54 +148,33 @@ def check_memory(n_labels: int, device: torch.device) -> None:
         )
 
 
-@dataclass(frozen=True)
-class PriorKernel:
-    """The covariance of an infinitely wide network; its prior functions are very wide networks."""
-
-    prior: MLPPrior
-    path_width: int
-
-    def __call__(self, left: Inputs, right: Float[Tensor, "m *d"]) -> Float[Tensor, "n m"]:
-        return self.prior.kernel(left, right)
-
-    def paths(self, signature: Signature, n: int, rng: torch.Generator) -> FunctionBatch:
-        """`n` functions of the prior process, on the device of `rng`."""
-        wide = self.prior.replace(widths=(self.path_width,) * len(self.prior.widths))
-        path = wide.sample(signature.input_shape, signature.n_outputs, n, rng)
-        return path.to(rng.device, torch.float64)
-
-
-@dataclass(frozen=True)
-class RBF:
-    """τ² exp(−‖x − x'‖² / (2 ℓ²)); its prior functions are sums of random Fourier features."""
-
-    output_scale: float
-    length_scale: float
-    n_features: int
-
-    def __call__(self, left: Inputs, right: Float[Tensor, "m *d"]) -> Float[Tensor, "n m"]:
-        a, b = left.flatten(1) / self.length_scale, right.flatten(1) / self.length_scale
-        squared = a.square().sum(1)[:, None] + b.square().sum(1)[None] - 2 * a @ b.T
-        return self.output_scale**2 * (-0.5 * squared.clamp_min(0.0)).exp()
-
-    def paths(self, signature: Signature, n: int, rng: torch.Generator) -> FunctionBatch:
-        like = torch.zeros((), dtype=torch.float64, device=rng.device)
-        dim, count = torch.Size(signature.input_shape).numel(), self.n_features
-        frequencies = normal((dim, count), rng, like) / self.length_scale
-        phases = 2 * math.pi * torch.rand(count, generator=rng, device=rng.device).double()
-        weights = normal((n, count, signature.n_outputs), rng, like)
-        amplitude = self.output_scale * math.sqrt(2 / count)
-
-        def functions(x: Inputs) -> Draws:
-            return amplitude * (x.flatten(1) @ frequencies + phases).cos() @ weights
-
-        return functions
-
-
-def _kernel(config: GPConfig) -> PriorKernel | RBF:
+def covariance(
+    config: GPConfig, left: Inputs, right: Float[Tensor, "m *d"]
+) -> Float[Tensor, "n m"]:
+    """K: the prior covariance Cov[f(x), f(x')]."""
     if config.kernel == "prior":
-        return PriorKernel(config.prior, config.path_width)
-    return RBF(config.output_scale or 1.0, config.length_scale or 1.0, config.path_width)
+        return config.prior.kernel(left, right)
+    scale = config.length_scale or 1.0
+    a, b = left.flatten(1) / scale, right.flatten(1) / scale
+    squared = a.square().sum(1)[:, None] + b.square().sum(1)[None] - 2 * a @ b.T
+    return (config.output_scale or 1.0) ** 2 * (-0.5 * squared.clamp_min(0.0)).exp()
+
+
+def prior_functions(
+    config: GPConfig, signature: Signature, n: int, rng: torch.Generator
+) -> FunctionBatch:
+    """`n` functions of the prior process, on the device of `rng`."""
+    shape, n_outputs, width = signature.input_shape, signature.n_outputs, config.path_width
+    if config.kernel == "prior":
+        wide = config.prior.replace(widths=(width,) * len(config.prior.widths))
+        return wide.sample(shape, n_outputs, n, rng).to(rng.device, torch.float64)
+    like = torch.zeros((), dtype=torch.float64, device=rng.device)
+    frequencies = normal((torch.Size(shape).numel(), width), rng, like)
+    frequencies = frequencies / (config.length_scale or 1.0)
+    phases = 2 * math.pi * torch.rand(width, generator=rng, device=rng.device).double()
+    weights = normal((n, width, n_outputs), rng, like)
+    amplitude = (config.output_scale or 1.0) * math.sqrt(2 / width)
+    return lambda x: amplitude * (x.flatten(1) @ frequencies + phases).cos() @ weights
 
 
 class GPPosterior(GaussianPosterior):
@@ -211,9 +188,8 @@ class GPPosterior(GaussianPosterior):
     ) -> None:
         noise_std = config.noise_std or 0.0
         super().__init__(signature, x_obs.device, x_obs.dtype, noise_std)
-        self.config, self.kernel = config, _kernel(config)
-        self.x_obs, self.y_obs = x_obs, y_obs
-        gram = self.kernel(x_obs, x_obs)
+        self.config, self.x_obs, self.y_obs = config, x_obs, y_obs
+        gram = covariance(config, x_obs, x_obs)
         gram.diagonal().add_(noise_std**2)
         self.cholesky = cholesky(gram, "the covariance of the labels")
         self.alpha = torch.cholesky_solve(y_obs, self.cholesky)
@@ -222,7 +198,7 @@ class GPPosterior(GaussianPosterior):
         return self.mean(x), self.variance(x)
 
     def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
-        return self.kernel(self._rows(x), self.x_obs) @ self.alpha
+        return covariance(self.config, self._rows(x), self.x_obs) @ self.alpha
 
     def variance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
         chunks = self._rows(x).split(CHUNK_ROWS)
@@ -238,20 +214,20 @@ class GPPosterior(GaussianPosterior):
         rows, generator = self._rows(x), as_generator(rng, self.device)
         if len(rows) == 0:
             return rows.new_zeros(require_draws(n), 0, self.n_outputs)
-        covariance = self._covariance(rows)
-        covariance.diagonal().add_(self.config.jitter * float(covariance.diagonal().max()))
+        matrix = self._covariance(rows)
+        matrix.diagonal().add_(self.config.jitter * float(matrix.diagonal().max()))
         noise = normal((require_draws(n), len(rows), self.n_outputs), generator, rows)
-        return self.mean(rows) + cholesky(covariance, "the covariance at the rows") @ noise
+        return self.mean(rows) + cholesky(matrix, "the covariance at the rows") @ noise
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
-        prior_functions = self.kernel.paths(self.signature, n, rng)
+        prior = prior_functions(self.config, self.signature, n, rng)
         noise = normal((n, *self.y_obs.shape), rng, self.y_obs) * (self.config.noise_std or 0.0)
-        gap = self.y_obs + noise - prior_functions(self.x_obs)
+        gap = self.y_obs + noise - prior(self.x_obs)
         correction = torch.cholesky_solve(gap.movedim(0, 1).flatten(1), self.cholesky)
 
         def batch(x: Inputs) -> Draws:
-            shift = self.kernel(x, self.x_obs) @ correction
-            return prior_functions(x) + shift.reshape(len(x), n, self.n_outputs).movedim(1, 0)
+            shift = covariance(self.config, x, self.x_obs) @ correction
+            return prior(x) + shift.reshape(len(x), n, self.n_outputs).movedim(1, 0)
 
         return batch
 
@@ -266,7 +242,7 @@ class GPPosterior(GaussianPosterior):
         """The posterior that has this `config` and these `tensors()`."""
         return cls(tensors["x_obs"].clone(), tensors["y_obs"].clone(), signature, config)
 
-    def _covariance(self, rows: Inputs) -> Square:
-        cross = self.kernel(self.x_obs, rows)
+    def _covariance(self, rows: Inputs) -> Float[Tensor, "n n"]:
+        cross = covariance(self.config, self.x_obs, rows)
         half = torch.linalg.solve_triangular(self.cholesky, cross, upper=False)
-        return self.kernel(rows, rows) - half.T @ half
+        return covariance(self.config, rows, rows) - half.T @ half

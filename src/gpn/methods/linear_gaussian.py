@@ -14,7 +14,6 @@ from gpn.core.task import Signature
 from gpn.core.types import Inputs, Outputs, Rng, normal
 
 CHUNK_ROWS = 1024
-
 Features = Float[Tensor, "n f"]
 
 

@@ -5,7 +5,6 @@ import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 from gpn.core.posterior.base import Posterior
@@ -97,28 +96,23 @@ def _built_in(method: str, *, preset: str = "", extra: str = "", **settings: Any
     """
     module = f"gpn.methods.{method.lower()}"
 
+    def find(suffix: str) -> Any:
+        try:
+            return getattr(importlib.import_module(module), method + suffix)
+        except ModuleNotFoundError as error:
+            if not extra or str(error.name).partition(".")[0] == "gpn":
+                raise
+            raise ImportError(
+                f"the method {method.lower()!r} needs {error.name}, which is not installed; "
+                f"try pip install 'gpn[{extra}]'."
+            ) from error
+
     def build(**changes: Any) -> Method:
-        home = _import(module, extra)
-        config = getattr(home, f"{method}Config")
+        config = find("Config")
         make = getattr(config, preset) if preset else config
-        return getattr(home, method)(make(**{**settings, **changes}))
+        return find("")(make(**{**settings, **changes}))
 
-    def find_posterior() -> type[Posterior]:
-        return getattr(_import(module, extra), f"{method}Posterior")
-
-    return Entry(build, find_posterior, module)
-
-
-def _import(module: str, extra: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if not extra or str(error.name).partition(".")[0] == "gpn":
-            raise
-        raise ImportError(
-            f"the method {module.rpartition('.')[2]!r} needs {error.name}, which is not installed; "
-            f"try pip install 'gpn[{extra}]'."
-        ) from error
+    return Entry(build, lambda: find("Posterior"), module)
 
 
 _ENTRIES: dict[str, Entry] = {

@@ -1,23 +1,19 @@
 """Deep kernel learning on a grid (Wilson, Hu, Salakhutdinov and Xing 2016a, b; KISS-GP).
 
-A network e maps x into the box [−1, 1]^d, and a Gaussian process is defined there by its values u
-at the nodes of a grid, with cubic interpolation between them:
+A network e maps x into the box [−1, 1]^d. A Gaussian process per output is defined there by its
+values u at the nodes of a grid, with cubic interpolation between them:
 
     f(x) = w(e(x))·u,    u ~ N(μ 1, K_grid),    q(u) = N(m, S)
     loss = −(1/N) [ Σ_i E_q log p(y_i | f(x_i)) − KL(q(u) ‖ p(u)) ]
 
-There is one process per output, on a shared embedding, with a Gaussian likelihood of learnt noise
-for regression and a softmax for classes. Adam trains network, kernel, mean and noise, natural
-gradients train q(u), both on minibatches. GPyTorch does the Gaussian-process mathematics.
-
-For regression the last natural-gradient step has length one and uses all labels. The likelihood is
-conjugate, so this makes q(u) the exact posterior of the grid values, as in KISS-GP. For classes the
-network is first pretrained with an ordinary last layer, as in the original: q(u) starts at the
-prior, where all classes are alike, and its small steps give an untrained network little gradient.
+Adam trains network, kernel, mean and noise; natural gradients train q(u). For regression the last
+natural step has length one and uses all labels, which makes q(u) exact (its likelihood is
+conjugate). For classes the network is pretrained with an ordinary last layer, as in the original:
+q(u) starts at the prior, where its small steps give an untrained network little gradient.
 
 Differences from the original: tanh squashes the embedding, instead of a rescaling per batch, so
 that a draw is one smooth function of x; regression has no pretraining, because its natural steps
-are long from the start.
+are long from the start. GPyTorch does the Gaussian-process mathematics.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +35,7 @@ from gpn.core.networks.layers import build_sequential, mlp
 from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk, Trunk
 from gpn.core.task import Signature, Task
 from gpn.core.types import Inputs, as_generator
-from gpn.methods.dkl.grid import DeepProcess, GridProcess, NaturalGradient, interpolation
+from gpn.methods.dkl.grid import GridProcess, NaturalGradient, interpolation
 from gpn.methods.linear_gaussian import CHUNK_ROWS, Features, LinearGaussianPosterior
 from gpn.methods.network_method import NetworkConfig, NetworkMethod, Train
 from gpn.training.batches import LabelBatches
@@ -47,6 +43,8 @@ from gpn.training.config import TrainConfig
 from gpn.training.cuda_graphs import TrainStep
 from gpn.training.state import Terms
 from gpn.training.torch_state import seeded_global_rng
+
+MAX_NODES = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +81,9 @@ class DKLConfig(NetworkConfig):
         require_positive_if_given(self, "natural_rate")
         if self.grid_size < 4:
             raise ValueError(f"grid_size must be at least 4 to interpolate, got {self.grid_size}.")
-        if self.grid_size**self.embedding_dim > 4096:
+        if self.grid_size**self.embedding_dim > MAX_NODES:
             raise ValueError(
-                "grid_size ** embedding_dim must be at most 4096 nodes, got "
+                f"grid_size ** embedding_dim must be at most {MAX_NODES} nodes, got "
                 f"{self.grid_size} ** {self.embedding_dim}; use a smaller grid or fewer dimensions."
             )
 
@@ -98,10 +96,9 @@ class DKL(NetworkMethod[DKLConfig, "DKLPosterior"]):
     def _fit(self, task: Task, seeds: torch.Generator, train: Train) -> "DKLPosterior":
         """Train embedding and process together; a regression ends with its exact q(u)."""
         config = self.config
-        embedding = Embedding(config, task.input_shape, seeds).to(task.x_obs)
-        size, dim = config.grid_size, config.embedding_dim
-        grid = GridProcess(size, dim, config.length_scale, task.n_outputs)
-        process = DeepProcess(embedding, grid, task.signature, config.noise_std)
+        embedding = Embedding(config, task.signature, seeds).to(task.x_obs)
+        size, dim, scale = config.grid_size, config.embedding_dim, config.length_scale
+        process = GridProcess(size, dim, scale, config.noise_std, task.signature)
         process.to(task.x_obs.device)
         fit_features(embedding.features, lambda: task.x_obs)
         rate = config.natural_rate or (0.003 if task.is_classification else 0.1)
@@ -109,13 +106,14 @@ class DKL(NetworkMethod[DKLConfig, "DKLPosterior"]):
             if task.is_classification and config.alone > 0:
                 _pretrain(embedding, task, config, seeds, train)
             embedding.spread(task.x_obs[:CHUNK_ROWS])
-            natural = NaturalGradient(process, task, rate)
             batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
-            step, streams = natural.loss_terms(batches), [*batches.streams, natural, *generators]
-            train(process.learnt, step, undecayed=process.hyperparameters, streams=streams)
+            natural = NaturalGradient(process, embedding, task, batches, rate)
+            scales = process.hyperparameters
+            learnt, streams = [embedding, *scales], [*batches.streams, natural, *generators]
+            train(nn.ModuleList(learnt), natural.loss_terms, undecayed=scales, streams=streams)
             if not task.is_classification:
                 natural.solve()
-        return DKLPosterior(embedding, *process.grid_posterior(), task.signature, config)
+        return DKLPosterior(embedding, *process.posterior(), task.signature, config)
 
 
 def _pretrain(
@@ -123,8 +121,7 @@ def _pretrain(
 ) -> None:
     """Minimise the cross-entropy with an ordinary last layer in place of the embedding's."""
     last = build_sequential(lambda: [nn.Linear(embedding.last.in_features, task.n_outputs)], seeds)
-    hidden = list(embedding.layers)[:-1]
-    network = nn.Sequential(embedding.features, *hidden, last.to(task.x_obs))
+    network = nn.Sequential(embedding.features, embedding.layers[:-1], last.to(task.x_obs))
     batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
 
     def rows() -> tuple[Tensor, Tensor]:
@@ -145,12 +142,10 @@ def _pretrain(
 class Embedding(nn.Module):
     """x → a point of the box (−1, 1)^d."""
 
-    def __init__(
-        self, config: DKLConfig, input_shape: tuple[int, ...], rng: torch.Generator
-    ) -> None:
+    def __init__(self, config: DKLConfig, signature: Signature, rng: torch.Generator) -> None:
         super().__init__()
         trunk = config.trunk
-        self.features, size = trunk.features(input_shape, rng)
+        self.features, size = trunk.features(signature.input_shape, rng)
         sizes = (size, *trunk.widths, config.embedding_dim)
         self.layers = build_sequential(lambda: mlp(sizes, trunk.activation, trunk.dropout), rng)
 
@@ -200,7 +195,7 @@ class DKLPosterior(LinearGaussianPosterior):
         cls, config: DKLConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "DKLPosterior":
         """The posterior that has these `tensors()`."""
-        embedding, prefix = Embedding(config, signature.input_shape, as_generator(0)), "embedding."
+        embedding, prefix = Embedding(config, signature, as_generator(0)), "embedding."
         state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         example = next(value for value in state.values() if value.is_floating_point())
         embedding.to(example).load_state_dict(state)

@@ -36,8 +36,7 @@ from gpn.core.posterior.base import FunctionBatch, Posterior
 from gpn.core.priors.prior import MLPPrior, ModulePrior, PriorSpec
 from gpn.core.task import Signature, Task
 from gpn.core.types import Functions, Inputs, as_generator
-from gpn.methods.ensemble.members import Members
-from gpn.methods.ensemble.parameter_prior import ParameterPrior, Variances
+from gpn.methods.ensemble.members import Members, ParameterPrior, Variances
 from gpn.methods.network_method import NetworkConfig, NetworkMethod, Train
 from gpn.training.batches import LabelBatches
 from gpn.training.config import TrainConfig
@@ -45,7 +44,6 @@ from gpn.training.cuda_graphs import TrainStep
 from gpn.training.state import History, Stream, Terms
 
 DEFAULT_BETA = {"parameters": 1.0, "outputs": 0.1, "none": 0.0}
-
 AnchorLoss = Callable[[Functions, Inputs], Tensor]
 
 
@@ -175,14 +173,15 @@ class EnsemblePosterior(Posterior):
         config: EnsembleConfig,
         history: History | None = None,
     ) -> None:
-        super().__init__(signature, networks.example.device, networks.example.dtype)
+        example = next(networks.layers.parameters())
+        super().__init__(signature, example.device, example.dtype)
         self.networks = networks.eval().requires_grad_(False)  # noqa: FBT003
         self.config, self.history = config, history
 
     @property
     def members(self) -> int:
         """The number of functions."""
-        return len(self.networks)
+        return self.config.n_members
 
     def first(self, m: int) -> "EnsemblePosterior":
         """The ensemble of the first `m` members, which trained independently of the others."""

@@ -1,19 +1,25 @@
-"""m networks in one module: the first axis of every parameter runs over the members."""
+"""m networks in one module, and the Gaussian prior over their parameters.
+
+The first axis of every parameter runs over the members.
+"""
 
 import copy
 import itertools
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
+from torch.nn import functional
 
 from gpn.core.networks.layers import ACTIVATIONS
 from gpn.core.networks.trunks import Trunk, require_plain_trunk
 from gpn.core.task import Signature
-from gpn.core.types import Functions, Inputs
+from gpn.core.types import Functions, Inputs, normal
 
 MemberFeatures = Float[Tensor, "#k n h"]
+Variances = float | tuple[float, ...]
 
 
 class Members(nn.Module):
@@ -40,20 +46,9 @@ class Members(nn.Module):
     def pick(self, which: Int[Tensor, "s"]) -> "Members":
         """A copy with only the members `which`, in that order."""
         chosen = copy.deepcopy(self)
-        for owner in chosen.modules():
-            for name, parameter in list(owner.named_parameters(recurse=False)):
-                setattr(owner, name, nn.Parameter(parameter[which], parameter.requires_grad))
-            for name, buffer in list(owner.named_buffers(recurse=False)):
-                setattr(owner, name, buffer[which])
+        for tensor in itertools.chain(chosen.parameters(), chosen.buffers()):
+            tensor.data = tensor.data[which]
         return chosen
-
-    @property
-    def example(self) -> Tensor:
-        """A parameter, for the number of members, the device and the dtype."""
-        return next(self.layers.parameters())
-
-    def __len__(self) -> int:
-        return len(self.example)
 
 
 class StackedLinear(nn.Module):
@@ -88,19 +83,81 @@ class StackedFeatures(nn.Module):
         # in a tuple, so that torch does not register the template's parameters
         self.template = (modules[0].to("meta"),)
 
-    def train(self, mode: bool = True) -> "StackedFeatures":  # noqa: FBT001
-        self.template[0].train(mode)
-        super().train(mode)
-        return self
-
     def forward(self, x: Inputs) -> MemberFeatures:
         x = x.contiguous()  # grouped convolutions are slow with channels last
-        states = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        template = self.template[0].train(self.training)
+        named = itertools.chain(self.named_parameters(), self.named_buffers())
+        states = {name.replace("/", "."): tensor for name, tensor in named}
         if not states:
-            return self.template[0](x)[None]
-        by_name = {name.replace("/", "."): state for name, state in states.items()}
+            return template(x)[None]
+        return torch.vmap(lambda state: functional_call(template, state, (x,)))(states)
 
-        def one(state: dict[str, Tensor]) -> Tensor:
-            return functional_call(self.template[0], state, (x,))
 
-        return torch.vmap(one)(by_name)
+@dataclass(frozen=True)
+class ParameterGaussian:
+    """A stacked parameter ``(m, ...)`` with prior N(centre, variance); its anchors have `std`."""
+
+    parameter: nn.Parameter
+    centre: Tensor
+    variance: float
+    std: float
+
+    def sample(self, rng: torch.Generator) -> Tensor:
+        return self.centre + self.std * normal(tuple(self.centre.shape), rng, self.centre)
+
+
+class ParameterPrior:
+    """A layer's weights ~ N(0, v / fan-in) and its biases ~ N(0, v_bias), for every member.
+
+    A parameter with zero prior variance is fixed at 0. The scales of normalisation layers are
+    anchored at their initial values. Frozen parameters have no prior.
+    """
+
+    def __init__(self, members: Members, weights: Variances, biases: Variances) -> None:
+        named = [(n, p) for n, p in members.named_parameters() if p.requires_grad]
+        n_layers = sum(parameter.ndim > 2 for _, parameter in named)
+        per_layer = [_per_layer(variances, n_layers) for variances in (weights, biases)]
+        layer, self.gaussians = -1, []
+        for name, parameter in named:
+            layer += parameter.ndim > 2  # a layer begins with its weight
+            variances = [values[max(layer, 0)] for values in per_layer]
+            self.gaussians.append(_gaussian(name, parameter, *variances))
+
+    @torch.no_grad()
+    def initialise(self, rng: torch.Generator) -> None:
+        """Set the members to a draw of the prior; parameters without variance stop training."""
+        for gaussian in self.gaussians:
+            gaussian.parameter.copy_(gaussian.sample(rng)).requires_grad_(gaussian.variance > 0)
+
+    def sample(self, rng: torch.Generator) -> list[Tensor]:
+        """One draw of every member's parameters."""
+        return [gaussian.sample(rng) for gaussian in self.gaussians]
+
+    def distance(self, anchors: list[Tensor]) -> Float[Tensor, ""]:
+        """Σ_j ‖Σ_prior^−½ (θ_j − θ_anc,j)‖²."""
+        gaps = [
+            functional.mse_loss(gaussian.parameter, anchor, reduction="sum") / gaussian.variance
+            for gaussian, anchor in zip(self.gaussians, anchors, strict=True)
+            if gaussian.variance > 0
+        ]
+        return torch.stack(gaps).sum()
+
+
+def _gaussian(
+    name: str, parameter: nn.Parameter, weight_variance: float, bias_variance: float
+) -> ParameterGaussian:
+    if parameter.ndim == 2 and name.endswith("weight"):  # the scale of a normalisation layer
+        return ParameterGaussian(parameter, parameter.detach().clone(), variance=1.0, std=0.0)
+    is_weight = parameter.ndim > 2
+    variance = weight_variance / parameter[0, 0].numel() if is_weight else bias_variance
+    return ParameterGaussian(parameter, torch.zeros_like(parameter), variance, variance**0.5)
+
+
+def _per_layer(values: Variances, n_layers: int) -> tuple[float, ...]:
+    every = values if isinstance(values, tuple) else (values,) * n_layers
+    if len(every) != n_layers or min(every) < 0:
+        raise ValueError(
+            "prior_variance and bias_variance must be one non-negative number, or one per layer, "
+            f"{n_layers} here, got {values}."
+        )
+    return every

@@ -6,20 +6,20 @@ Whitened weights θ = √Σ_prior · v turn the posterior into
 
 There are two samplers:
 
-    mh   v' = √(1 − ρ²) v + ρ ξ, ξ ~ N(0, I), accepted with min(1, exp(U − U')): a
-         Metropolis-Hastings proposal that leaves the prior invariant (pCN, Cotter et al. 2013),
-         so that its acceptance does not fall with the number of weights.
+    mh   v' = √(1 − ρ²) v + ρ ξ, ξ ~ N(0, I), accepted with min(1, exp(U − U')): pCN (Cotter et
+         al. 2013), a Metropolis-Hastings proposal whose acceptance does not fall with the number
+         of weights, because it leaves the prior invariant.
     hmc  a path of H = U + ½‖v‖² + ½‖momentum‖² (Neal 2011), of random length, by a leapfrog that
          follows the Gaussian part exactly (Shahbaba et al. 2014) and kicks by −∇U alone.
 
-All chains share one step size, which adapts to a target acceptance during the warm-up and is fixed
-afterwards. Split R̂ and effective sample size of function values at probe points (labels and pool
-rows) say whether the chains have converged. The paper takes Metropolis-Hastings as its ground truth
-and names neither proposal nor diagnostics.
+Split R̂ and effective sample size of function values at probe points (labels and pool rows) say
+whether the chains have converged. The paper takes Metropolis-Hastings as its ground truth and
+names neither proposal nor diagnostics.
 """
 
 import warnings
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -90,14 +90,11 @@ class MCMC:
         device = as_device(config.device)
         generator, moved = as_generator(rng, device), task.to(device, DTYPES[config.dtype])
         network = WhitenedNetwork(config.prior, task.signature)
-
-        def potential(weights: States) -> PerChain:
-            return network.potential(weights, moved, config.noise_std)
-
+        potential = partial(network.potential, task=moved, noise_std=config.noise_std)
         sampler: Sampler = CrankNicolson(potential, generator)
         if config.sampler == "hmc":
             sampler = Hamiltonian(potential, generator, config.path_length, config.max_leapfrog)
-        start = normal((config.n_chains, network.n_weights), generator, moved.x_obs)
+        start = normal((config.n_chains, sum(network.sizes)), generator, moved.x_obs)
         with progress_bar(f"MCMC ({config.sampler})", show=progress) as on_progress:
             lengths = {"warmup": config.warmup, "draws": config.draws, "thin": config.thin}
             states, acceptance = sampler.run(start, **lengths, on_progress=on_progress)
@@ -105,7 +102,14 @@ class MCMC:
         if moved.pool is not None:
             probes = torch.cat([probes, moved.pool.draw(config.n_probes, generator)])
         posterior = MCMCPosterior(states, acceptance, probes, task.signature, config)
-        posterior.warn_unless_converged()
+        worst, ess = float(posterior.rhat.max()), float(posterior.ess.min())
+        if not worst <= config.max_rhat:
+            warnings.warn(
+                f"the chains should have converged, R-hat <= {config.max_rhat}, got {worst:.3f} "
+                f"(smallest effective sample size {ess:.0f}); "
+                f"try warmup={4 * config.warmup} and thin={4 * config.thin}.",
+                stacklevel=2,
+            )
         return posterior
 
 
@@ -116,17 +120,14 @@ class WhitenedNetwork:
         self.network = prior.network(signature.input_shape, signature.n_outputs)
         self.variances = prior.variances(self.network)
         self.shapes = {name: p.shape for name, p in self.network.named_parameters()}
-
-    @property
-    def n_weights(self) -> int:
-        return sum(shape.numel() for shape in self.shapes.values())
+        self.sizes = [shape.numel() for shape in self.shapes.values()]
 
     def __call__(self, weights: States, x: Inputs) -> Functions:
         """f(x; √Σ_prior v) for every row v of `weights`."""
-        flat = weights.split([shape.numel() for shape in self.shapes.values()], dim=1)
+        flat = zip(self.shapes.items(), weights.split(self.sizes, dim=1), strict=True)
         named = {
             name: (part * self.variances[name] ** 0.5).reshape(len(weights), *shape)
-            for part, (name, shape) in zip(flat, self.shapes.items(), strict=True)
+            for (name, shape), part in flat
         }
         return Prior(self.network, named).to(x.device, x.dtype)(x)
 
@@ -169,17 +170,6 @@ class MCMCPosterior(Posterior):
     def chain_values(self, x: Inputs) -> Float[Tensor, "c t n o"]:
         """Function values at `x`, for every draw of every chain."""
         return torch.stack([self.network(chain, x) for chain in self.states])
-
-    def warn_unless_converged(self) -> None:
-        """Warn if R̂ exceeds the configured limit anywhere."""
-        worst = float(self.rhat.max())
-        if not worst <= self.config.max_rhat:
-            warnings.warn(
-                f"the chains should have converged, R-hat <= {self.config.max_rhat}, got "
-                f"{worst:.3f} (smallest effective sample size {float(self.ess.min()):.0f}); "
-                f"try warmup={4 * self.config.warmup} and thin={4 * self.config.thin}.",
-                stacklevel=3,
-            )
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
         """`n` states, all different if there are enough of them."""

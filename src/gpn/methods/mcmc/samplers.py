@@ -12,11 +12,8 @@ from gpn.core.types import normal
 from gpn.training.progress import OnProgress
 
 States = Float[Tensor, "c p"]
-
 PerChain = Float[Tensor, "c"]
-
 Potential = Callable[[States], PerChain]
-
 Transition = tuple[States, PerChain, Float[Tensor, ""]]
 
 
@@ -42,19 +39,15 @@ class Sampler(ABC):
         total = warmup + draws * thin
         for step in range(1, total + 1):
             state, energy, acceptance = self.transition(state, energy)
-            if step <= warmup:
-                self._adapt(float(acceptance), step)
+            if step <= warmup:  # Robbins-Monro on the log step size
+                change = (float(acceptance) - self.target_acceptance) * 2 / step**0.6
+                self.step_size = min(self.step_size * math.exp(change), self.max_step_size)
                 continue
             accepted += acceptance / (draws * thin)
             if (step - warmup) % thin == 0:
                 states.append(state)
                 on_progress(step, total, {"step size": self.step_size})
         return torch.stack(states, dim=1), float(accepted)
-
-    def _adapt(self, acceptance: float, step: int) -> None:
-        """Robbins-Monro on the log step size, towards the target acceptance."""
-        change = (acceptance - self.target_acceptance) * 2 / step**0.6
-        self.step_size = min(self.step_size * math.exp(change), self.max_step_size)
 
     def _metropolis(
         self, state: States, energy: PerChain, proposal: States, change: PerChain | float = 0.0

@@ -14,11 +14,11 @@ Laplace posterior w ~ N(ŵ, P⁻¹):
     classes      P_c = I + Σ_i p_ic (1 − p_ic) φ_i φ_iᵀ    (precision="class"), or one P with
                  max_c p_ic in the place of p_ic           (precision="shared")
 
+`probabilities` can use the mean-field rule softmax(ŵ·φ / √(1 + λ φᵀP⁻¹φ)).
+
 Differences from the original: the weights of a regression are their exact posterior mean given the
-features, not the last iterate of the training; σ_ε is learnt by marginal likelihood; a convolution
-is normalised as a matrix (out × the rest), as Miyato et al. (2018) do; the length scale ℓ is in
-units of √width, so that it means the same for every network. `probabilities` can use the mean-field
-rule softmax(ŵ·φ / √(1 + λ φᵀP⁻¹φ)); draws do not need it.
+features; σ_ε is learnt by marginal likelihood; a convolution is normalised as a matrix (out × the
+rest), as Miyato et al. (2018) do; ℓ is in units of √width, the same for every network.
 """
 
 import math
@@ -28,6 +28,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torch.nn.utils import parametrize
 
 from gpn.core.config import (
     require_counts,
@@ -45,7 +47,6 @@ from gpn.core.task import Signature, Task
 from gpn.core.types import Inputs, Outputs, Rng, as_generator
 from gpn.methods.linear_gaussian import CHUNK_ROWS, Features, LinearGaussianPosterior
 from gpn.methods.network_method import NetworkConfig, NetworkMethod, Train
-from gpn.methods.sngp.spectral_norm import bound_layers, unbind_layers
 from gpn.training.batches import LabelBatches
 from gpn.training.config import TrainConfig
 from gpn.training.state import Terms
@@ -161,6 +162,59 @@ class ResidualTrunk(nn.Module):
         for layer in self.layers:
             hidden = hidden + self.activation(layer(hidden))
         return hidden
+
+
+class SpectralBound(nn.Module):
+    """V → V · min(1, c / σ(V)); each training step updates σ(V) by one power iteration.
+
+    torch's `spectral_norm` always divides by σ; a bound does not change layers below it.
+    """
+
+    left: Tensor
+    right: Tensor
+
+    def __init__(self, weight: Tensor, bound: float, rng: torch.Generator) -> None:
+        super().__init__()
+        self.bound = bound
+        matrix = weight.detach().flatten(1)
+        start = torch.randn(matrix.shape[1], generator=rng, dtype=matrix.dtype)
+        self.register_buffer("left", torch.zeros_like(matrix[:, 0]))
+        self.register_buffer("right", normalize(start, dim=0))
+        self.iterate(weight.detach(), 15)
+
+    @torch.no_grad()
+    def iterate(self, weight: Tensor, steps: int) -> None:
+        """left ← V right / ‖·‖, right ← Vᵀ left / ‖·‖."""
+        matrix = weight.flatten(1)
+        for _ in range(steps):
+            self.left.copy_(normalize(matrix @ self.right, dim=0))
+            self.right.copy_(normalize(matrix.T @ self.left, dim=0))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        if self.training:
+            self.iterate(weight, 1)
+        norm: Float[Tensor, ""] = self.left.clone() @ weight.flatten(1) @ self.right.clone()
+        return weight * (self.bound / norm.clamp_min(1e-12)).clamp_max(1.0)
+
+
+def bound_layers(module: nn.Module, bound: float, rng: torch.Generator) -> None:
+    """Bound the spectral norm of every trained linear and convolutional layer."""
+    if math.isinf(bound):
+        return
+    for layer in list(module.modules()):
+        if isinstance(layer, nn.Linear | nn.Conv2d) and layer.weight.requires_grad:
+            parametrization = SpectralBound(layer.weight, bound, rng)
+            parametrize.register_parametrization(layer, "weight", parametrization)
+
+
+@torch.no_grad()
+def unbind_layers(module: nn.Module) -> None:
+    """Write the bounded weights into plain layers, once the power iteration has converged."""
+    for layer in [layer for layer in module.modules() if parametrize.is_parametrized(layer)]:
+        parametrization: Any = layer.parametrizations["weight"]  # type: ignore[index]
+        parametrization[0].iterate(parametrization.original, 100)
+        layer.eval()
+        parametrize.remove_parametrizations(layer, "weight", leave_parametrized=True)
 
 
 @torch.no_grad()
