@@ -180,8 +180,13 @@ def test_bad_labels_of_their_own(regressor: Any, classifier: Any) -> None:
     for unfitted in (gpn.GPNRegressor().calibrate, gpn.GPNClassifier().calibrate):
         with pytest.raises(NotFittedError):
             unfitted(x, x[:, 0])
-    with pytest.raises(NotFittedError):
-        gpn.GPNClassifier().predict_set(x)
+    numbers, words = gpn.GPNRegressor(), gpn.GPNClassifier()
+    for ask in (words.predict_set, words.entropy, words.predict_all, numbers.predict_all):
+        with pytest.raises(NotFittedError):
+            ask(x)
+    for ask in (numbers.ood_score, numbers.predict_interval, numbers.sample_y, numbers.suggest):
+        with pytest.raises(NotFittedError):
+            ask(x)
 
 
 def test_it_is_saved_with_the_model(regressor: Any, classifier: Any, tmp_path: Path) -> None:

@@ -169,7 +169,8 @@ class Estimator(BaseEstimator):
     @in_chunks
     def ood_score(self, X: Any) -> Array:
         """How unknown each row is: larger is more unknown."""
-        return self._ood_scores(self.posterior_, self._inputs(X))
+        x = self._inputs(X)
+        return self._ood_scores(self.posterior_, x)
 
     @in_chunks
     def is_ood(self, X: Any, fpr: float = 0.05) -> NDArray[np.bool_]:

@@ -138,7 +138,8 @@ class Classifier(ClassifierMixin, Estimator):
     @in_chunks
     def entropy(self, X: Any) -> Array:
         """The entropy of `predict_proba`, in nats."""
-        return to_numpy(self.posterior_.entropy(self._inputs(X)).double())
+        x = self._inputs(X)
+        return to_numpy(self.posterior_.entropy(x).double())
 
     def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
         """The numbers of the `n` rows whose classes would leave the least variance in the pool.

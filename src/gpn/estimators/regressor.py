@@ -123,11 +123,13 @@ class Regressor(RegressorMixin, Estimator):
 
     @in_chunks
     def _mean(self, X: Any) -> Array:
-        return self._to_units(self.posterior_.mean(self._inputs(X)))
+        x = self._inputs(X)
+        return self._to_units(self.posterior_.mean(x))
 
     @in_chunks
     def _mean_and_std(self, X: Any) -> tuple[Array, Array]:
-        mean, variance = self.posterior_.moments(self._inputs(X))
+        x = self._inputs(X)
+        mean, variance = self.posterior_.moments(x)
         return self._to_units(mean), self._std(variance)
 
     @in_chunks
