@@ -23,7 +23,7 @@ def test_a_first_column_without_a_name_is_not_taken_for_an_index(tmp_path: Path)
     for rows in ("1,2,3\n4,5,6\n", "0,2,3\n1,5,6\n"):
         (tmp_path / "t.csv").write_text(f"a,b\n{rows}")
         for texts in (None, ()):
-            with pytest.raises(TableError, match="as many cells as there are names, got .* saw 3"):
+            with pytest.raises(TableError, match=r"as many cells as there are names, got .* saw 3"):
                 files.read_table(tmp_path / "t.csv", texts)
 
 

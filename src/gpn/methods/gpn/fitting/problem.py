@@ -95,7 +95,7 @@ class TrainingProblem:
     def fit_report(self, history: History | None) -> FitReport:
         """What building and training found out."""
         codes = self.objective.code_moments()
-        added = max(self.report.added_jitter, self.objective.added_jitter)
+        added = max(self.report.added_jitter, self.objective.anchor_term.added_jitter)
         return replace(self.report, history=history, codes=codes, added_jitter=added)
 
 

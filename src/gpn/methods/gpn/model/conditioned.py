@@ -19,6 +19,7 @@ from torch import Tensor
 from gpn.core.losses import squared_error
 from gpn.core.priors.cholesky import jittered_cholesky, warn_of_jitter
 from gpn.core.priors.spectral import stretched
+from gpn.methods.gpn.model.anchor_terms import IndependentTerm
 from gpn.methods.gpn.model.batch import Batch
 from gpn.methods.gpn.model.generator import AffineGenerator, Columns
 from gpn.methods.gpn.model.objectives import Objective
@@ -86,8 +87,6 @@ class DistillationObjective(Objective):
     The tables hold the labels' rows first, then the stored pool rows.
     """
 
-    graph_safe = True
-    beta = 1.0
     table_mean: Tensor
     table_axes: Tensor
 
@@ -101,11 +100,9 @@ class DistillationObjective(Objective):
         super().__init__()
         self.n_labels = n_labels
         self.generator: AffineGenerator = generator
+        self.anchor_term = IndependentTerm(1.0)  # the functions to follow are the only term
         self.register_buffer("table_mean", mean, persistent=False)
         self.register_buffer("table_axes", axes, persistent=False)
-
-    def expectation(self, values: Tensor) -> Float[Tensor, ""]:
-        return values.sum()
 
     def generate(self, batch: Batch, rng: torch.Generator) -> Columns:
         return self.generator.columns(batch.x)

@@ -24,14 +24,15 @@ from gpn.training.state import Terms
 
 
 class Objective(nn.Module, ABC):
-    """A generator with its anchors: what the loop trains.
-
-    `expectation` turns one number per function (or per column of an affine generator) into E_z.
-    """
+    """A generator with its anchors: what the loop trains."""
 
     generator: Generator
-    graph_safe: bool
-    added_jitter = 0.0
+    anchor_term: AnchorTerm
+
+    @property
+    def graph_safe(self) -> bool:
+        """Whether a step can be captured as a CUDA graph."""
+        return self.anchor_term.graph_safe
 
     @property
     def undecayed(self) -> list[nn.Module]:
@@ -40,22 +41,17 @@ class Objective(nn.Module, ABC):
 
     def terms(self, batch: Batch, rng: torch.Generator) -> Terms:
         """The terms of the loss, whose sum is minimised; an objective may lack some."""
-        generated = self.generate(batch, rng)
+        generated, beta = self.generate(batch, rng), self.anchor_term.beta
         terms = {
             "data": self.data(generated, batch, rng),
-            "anchor": self.expectation(self.beta * self.gap(generated, batch)),
+            "anchor": self.expectation(beta * self.gap(generated, batch)),
             "codes": self.code_kl(),
         }
         return {name: term for name, term in terms.items() if term is not None}
 
-    @property
-    @abstractmethod
-    def beta(self) -> Tensor | float:
-        """The weight of the anchor term."""
-
-    @abstractmethod
     def expectation(self, values: Tensor) -> Float[Tensor, ""]:
-        """E_z of a quadratic, from one number per function or column."""
+        """E_z of a quadratic in z, from one number per column of an affine generator."""
+        return values.sum()
 
     @abstractmethod
     def generate(self, batch: Batch, rng: torch.Generator) -> Any:
@@ -78,24 +74,6 @@ class Objective(nn.Module, ABC):
         return None
 
 
-class Anchored(Objective):
-    """An objective whose gap is an `AnchorTerm`, which decides β and whether it can be a graph."""
-
-    anchor_term: AnchorTerm
-
-    @property
-    def beta(self) -> Tensor | float:
-        return self.anchor_term.beta
-
-    @property
-    def added_jitter(self) -> float:  # type: ignore[override]
-        return self.anchor_term.added_jitter
-
-    @property
-    def graph_safe(self) -> bool:  # type: ignore[override]
-        return self.anchor_term.graph_safe
-
-
 class Drawn(NamedTuple):
     """Functions at drawn codes, their anchors at the compared rows, and their label noise."""
 
@@ -104,7 +82,7 @@ class Drawn(NamedTuple):
     noise: Float[Tensor, "#k n o"]
 
 
-class MonteCarlo(Anchored):
+class MonteCarlo(Objective):
     """The mean over drawn codes z_j.
 
     `one_per_row`: each row draws one of the anchors, an unbiased estimate at one network's cost.
@@ -123,6 +101,7 @@ class MonteCarlo(Anchored):
         return (self._one_per_row if self.one_per_row else self._every_row)(batch, rng)
 
     def expectation(self, values: Tensor) -> Float[Tensor, ""]:
+        """The mean over drawn codes."""
         return values.mean()
 
     def data(self, generated: Drawn, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
@@ -157,7 +136,7 @@ class MonteCarlo(Anchored):
         return Drawn(outputs[None], _paired(anchors, picked[n:]), _paired(noise, picked[:n]))
 
 
-class ClosedForm(Anchored):
+class ClosedForm(Objective):
     """The expectation for g = b + A z, by sums over the 1 + q columns [b, A].
 
         E_z ‖(y + T z) − (b + A z)‖² = ‖y − b‖² + ‖T − A‖²_F
@@ -182,9 +161,6 @@ class ClosedForm(Anchored):
         self.anchor_term = anchor_term
         self.register_buffer("psi_obs", psi_obs, persistent=False)
         self.register_buffer("psi_pool", psi_pool, persistent=False)
-
-    def expectation(self, values: Tensor) -> Float[Tensor, ""]:
-        return values.sum()
 
     def generate(self, batch: Batch, rng: torch.Generator) -> Columns:
         return self.generator.columns(batch.x)
@@ -229,7 +205,7 @@ class ClosedFormClasses(ClosedForm):
         self.register_buffer("spread", spread.to(psi_obs).clone())
 
     @property
-    def graph_safe(self) -> bool:  # type: ignore[override]
+    def graph_safe(self) -> bool:
         return super().graph_safe and not self.target_noise  # which takes eigenvectors
 
     def data(self, generated: Columns, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
