@@ -27,7 +27,7 @@ class LabelBatches:
 
     @property
     def streams(self) -> list[Stream]:
-        """What moves on when rows are drawn."""
+        """The random sources that `next` advances."""
         return [self, self.rng]
 
     def get_state(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""How a training runs: length, batches, optimiser, device and precision."""
+"""Settings of a training run: length, batches, optimiser, device and precision."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(Config):
-    """How the loop runs: length, batches, optimiser, schedule, device and dtype.
+    """Settings of the loop: length, batches, optimiser, schedule, device and dtype.
 
     `label_batch` and `pool_batch` rows go through one forward pass per step. `device` "auto" takes
     a GPU if there is one; `dtype` "auto" is the labels' own if float64, else float32. Under the

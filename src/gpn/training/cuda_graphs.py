@@ -1,7 +1,7 @@
 """The forward and backward pass of a step as one CUDA graph: captured once, then replayed.
 
 A step of a small network is hundreds of kernels, each over before the next one is launched; a
-replay launches them all at once. What a graph cannot hold stays outside: the choice of rows,
+replay launches them together. What a graph cannot hold stays outside: the choice of rows,
 augmentation, the optimiser with its schedule, checks and checkpoints.
 """
 

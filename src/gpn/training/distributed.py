@@ -38,13 +38,13 @@ class ProcessGroup:
         return self.rank == 0
 
     def require_same(self, facts: dict[str, str]) -> None:
-        """Raise in every process unless all were given the same fit."""
+        """Raise in every process unless all have the same fit."""
         every: list[Any] = [None] * self.count
         distributed.all_gather_object(every, facts)
         other = [name for name in facts if len({theirs[name] for theirs in every}) > 1]
         if other:
             raise ValueError(
-                "every process must be given the same fit, got ones with another "
+                "every process must have the same fit, got processes with another "
                 f"{', '.join(other)}; pass the same data and the same rng (random_state)."
             )
 
@@ -59,7 +59,7 @@ class ProcessGroup:
         return objects[0]
 
     def gather_rows(self, network: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """`network(x)`, of which this process computes every p-th row; rows are second to last."""
+        """`network(x)`, whose last axis but one are rows; this process computes every p-th of them."""
         if len(x) < self.count:
             raise ValueError(
                 f"a batch must hold a row for each of {self.count} processes, got {len(x)} rows; "

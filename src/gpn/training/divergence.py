@@ -1,4 +1,4 @@
-"""When a training's numbers stop being finite: which number, at which step, and why."""
+"""Divergence: which number is not finite any more, at which step, and why."""
 
 import math
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class Fault:
 def first_fault(losses: list[dict[str, float]], step: int, *, finite_weights: bool) -> Fault | None:
     """The first fault among the loss terms of the steps up to `step`, or in the weights after it.
 
-    Where all terms become NaN at once after a finite step, the gradient of that step was at fault:
+    Where all terms become NaN together after a finite step, the gradient of that step was at fault:
     not finite, or too long.
     """
     first = step - len(losses) + 1
@@ -81,7 +81,7 @@ def first_fault(losses: list[dict[str, float]], step: int, *, finite_weights: bo
 
 
 def _explanation(fault: Fault, lowest: float, last: float, config: TrainConfig, good: int) -> str:
-    """What must hold, what came, and what to do; `lowest` and `last` are finite losses before."""
+    """The message of the error; `lowest` and `last` are the finite losses before the fault."""
     what = (
         "a gradient step must leave finite weights and losses, got one that did not"
         if fault.term == "gradient"

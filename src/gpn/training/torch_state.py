@@ -1,4 +1,4 @@
-"""Torch's global state (random generators, matmul precision), changed for a while and put back.
+"""Torch's global state (random generators, matmul precision), changed and restored.
 
 Fits in several threads take turns, so that each computes what it would compute alone.
 """
@@ -31,7 +31,7 @@ def exclusive_torch_state() -> Iterator[None]:
 
 @contextmanager
 def seeded_global_rng(rng: torch.Generator) -> Iterator[list[torch.Generator]]:
-    """Torch's global generators, seeded by `rng` for a while and then put back as they were.
+    """Torch's global generators, seeded by `rng` and restored at the end.
 
     For modules that can draw from nothing else: nn.Dropout, GPyTorch. A GPU that was not used
     before is left alone.

@@ -1,4 +1,4 @@
-"""What a fitted GPN is: functions x → g(x, z), z ~ N(0, I)."""
+"""The posterior of a fitted GPN: functions x → g(x, z), z ~ N(0, I)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -77,7 +77,7 @@ def build_generator(
 
 
 def code_blocks(config: GPNConfig, signature: Signature) -> int:
-    """Into how many blocks the code falls: one for each output, or 1 that moves all of them.
+    """Number of blocks in the code: one for each output, or one that all outputs share.
 
     Targets are independent, a priori and given the labels. Logits are so a priori only: where the
     labels decide, a softmax ties them, which joint anchors follow and independent ones ignore.
@@ -139,6 +139,6 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
 
     @torch.no_grad()
     def _computed(self, compute: Callable[[Inputs], T], x: Any) -> list[T]:
-        """What `compute` makes, from its columns, of each part of the rows."""
+        """`compute` of each chunk of the rows; the generator's columns of a chunk fit in memory."""
         n_columns = self.generator.n_columns
         return self._evaluate(x, lambda rows: self._map(compute, rows, n_columns))

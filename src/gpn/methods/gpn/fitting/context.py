@@ -64,9 +64,9 @@ class FitContext:
     """One fit: a resolved configuration, a task on its device, and its randomness.
 
     frozen
-        What turns features back into rows, where the trunk is frozen.
+        Where the trunk is frozen, what the posterior needs to be a function of rows again.
     cache
-        What several training runs on the same rows need not compute again.
+        What several training runs on the same rows share.
     """
 
     config: ResolvedConfig

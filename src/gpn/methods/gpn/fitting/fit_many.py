@@ -1,8 +1,8 @@
 """Several fits as one tensor axis: seeds and settings of a small network trained together.
 
-A step of a small network leaves a GPU idle while the next is launched; many as one step share
-that. Every member has its own rows, weights, axes and β; its loss is a term of the sum, so that its
-gradient and Adam's step are those of a fit of its own.
+A small network leaves a GPU idle between two launches; many networks as one step share each
+launch. Every member has its own rows, weights, axes and β; its loss is a term of the sum, so that
+its gradient and Adam's step are those of a fit alone.
 """
 
 from collections.abc import Sequence
@@ -138,7 +138,7 @@ class _Terms(nn.Module):
 
 
 def _context(config: GPNConfig, task: Task, seed: int) -> FitContext:
-    """As `GPN.fit` begins, without what a single fit has for itself."""
+    """The context of one member: as `GPN.fit` starts it, without checkpoint and processes."""
     check_size(task)
     resolved = resolve(config, task)
     if resolved.anchor != "independent" or not resolved.beta or resolved.target_noise:
@@ -163,7 +163,7 @@ def _context(config: GPNConfig, task: Task, seed: int) -> FitContext:
 
 
 def _check_compatible(contexts: Sequence[FitContext]) -> None:
-    """What one template does for all must be the same for all."""
+    """Raise unless the members share what one template computes for all of them."""
     facts = [
         {
             "train": context.config.train,
@@ -186,7 +186,7 @@ def _check_compatible(contexts: Sequence[FitContext]) -> None:
 
 
 def _check_shapes(objectives: Sequence[Objective]) -> None:
-    """The shapes of parameters are known once the prior's axes are."""
+    """Raise unless all networks have one shape, which depends on the number of prior axes."""
     shapes = {tuple(tuple(p.shape) for p in objective.parameters()) for objective in objectives}
     if len(shapes) > 1:
         raise IncompatibleFits(
@@ -196,7 +196,7 @@ def _check_shapes(objectives: Sequence[Objective]) -> None:
 
 
 def _padded(tables: Sequence[Tensor]) -> Tensor:
-    """All tables as one, short ones with zeros behind their last row."""
+    """All tables as one tensor; short ones end with rows of zeros."""
     if tables[0].ndim == 0:
         return torch.stack(list(tables))
     return torch.nn.utils.rnn.pad_sequence(list(tables), batch_first=True)

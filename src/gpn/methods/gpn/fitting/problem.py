@@ -36,8 +36,8 @@ class TrainingProblem:
 
     @cached_property
     def graph_safe(self) -> bool:
-        """Whether steps can be replayed: a user's own modules may do anything, and processes
-        exchange rows."""
+        """Whether a step can be a CUDA graph: not with a user's module, which may do anything, nor
+        where processes exchange rows."""
         config = self.context.config
         own_module = isinstance(config.trunk, ModuleTrunk) or isinstance(config.prior, ModulePrior)
         alone = self.context.group is None

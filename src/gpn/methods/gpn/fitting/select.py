@@ -92,7 +92,7 @@ def largest_within(trials: tuple[Trial, ...]) -> Trial:
 
 
 def _trials(context: FitContext) -> Callable[[float, float], Trial]:
-    """A function that tries a β: fits without some labels for a share of the steps, scores those.
+    """A function that tries a β: it fits without the held-out labels, then scores their prediction.
 
     Without target noise: its size is one of the things that a trial is to find.
     """

@@ -55,10 +55,10 @@ class IndependentTerm(AnchorTerm):
 class JointTerm(AnchorTerm):
     """δᵀ Σ_Ŷ⁻¹ δ over labels and pool rows together: the paper's full form.
 
-    Its `beta` is σ_ε²/N beside a mean squared error, 1/2N beside a mean cross-entropy. Every
+    Its `beta` is σ_ε²/N with a mean squared error, 1/2N with a mean cross-entropy. Every
     minibatch that holds all labels has the exact posterior as its minimiser, because Gaussian
     marginals are consistent. `jitter` is added to the diagonal of Σ_Ŷ, and more where that is not
-    enough; as the factor's success is looked at, no step can be replayed as a graph.
+    enough; because the success of the factor is checked, no step can be a CUDA graph.
     """
 
     graph_safe = False

@@ -92,8 +92,8 @@ def uniform_rows(n: int, m: int) -> PickRows:
 def weighted_rows(weights: Float[Tensor, "R"], m: int) -> PickRows:
     """`m` row numbers in proportion to the weights: stratified, one from each m-th of their sum.
 
-    A mean over such rows, times w̄, has the expectation of (1/R) Σ_i w_i ℓ_i, and spends no row on
-    what hardly counts.
+    A mean over such rows, times w̄, has the expectation (1/R) Σ_i w_i ℓ_i, and less variance than
+    a weighted mean over uniform rows.
     """
     cumulated = weights.double().cpu().cumsum(0)  # on a GPU sums may round differently each time
     cumulated = (cumulated / cumulated[-1]).to(weights.device)

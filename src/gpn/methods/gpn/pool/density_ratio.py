@@ -121,5 +121,5 @@ class NetworkRatio(DensityRatioFitter):
 
 
 def _n_jobs(n_numbers: int) -> int:
-    """Few numbers are done before threads have started."""
+    """All cores for many numbers; for few, starting threads takes longer than the work."""
     return -1 if n_numbers >= MIN_NUMBERS_FOR_THREADS else 1

@@ -41,7 +41,7 @@ class PoolComposition:
 
 @dataclass(frozen=True)
 class PoolWeights:
-    """One weight in [0.01, 1] per pool row; of synthetic rows, too, which the composition omits."""
+    """One weight in [0.01, 1] per pool row; the composition omits rows that are synthetic."""
 
     weights: Float[Tensor, "R"]
     composition: PoolComposition
