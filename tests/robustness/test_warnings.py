@@ -1,9 +1,8 @@
-"""Each warning of a fit: where it fires, where it is silent, and what is left of it in a file."""
+"""Each warning of a fit: where it fires, where it does not, and what a file keeps of it."""
 
 import json
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +21,10 @@ from gpn.core.warnings import (
     warn_doubtful,
 )
 from gpn.estimators import SyntheticPoolWarning
-from gpn.methods.gpn.fit_report import KINDS, diagnose
+from gpn.methods.gpn.fit_report import WARNINGS, FitReport, Trial, diagnose
 from gpn.methods.gpn.model.codes import code_moments
-from gpn.methods.gpn.pool.mixture import LogRatio, cross_fitted, mixture_weights
+from gpn.methods.gpn.pool.density_ratio import DensityRatioFitter, LogRatio
+from gpn.methods.gpn.pool.mixture import PoolComposition, mixture_weights
 from gpn.report.facts import facts_of
 from gpn.saving.validation import ModelError
 from tests.fuzz import models
@@ -35,59 +35,67 @@ RNG = torch.Generator().manual_seed(0)
 CODES = torch.randn(100, 10, generator=RNG)
 
 
-TRIALS = {"beta_search": [{"beta": beta, "score": 0.0} for beta in (0.03, 0.1, 0.3, 1.0)]}
+TRIALS = FitReport(
+    beta_search=tuple(Trial(beta, 0.0, 0.1, 0.95, None) for beta in (0.03, 0.1, 0.3, 1.0))
+)
 
 
 def with_beta(beta: float) -> gpn.GPNConfig:
     return gpn.GPNConfig(beta=beta)
 
 
-def judged(unlike: float, labels: int) -> dict[str, Any]:
-    return {"unlike_labeled": unlike, "labels_judged": labels, "pool_judged": 2 * labels}
+def pool(atypical: float, labels: int, **changes: int) -> FitReport:
+    counts = {"n_classified": 2 * labels, "n_duplicates": 0, **changes}
+    return FitReport(pool=PoolComposition(0.5, atypical, labels, **counts))
 
 
-REPEATED = {**judged(0.95, 500), "pool_judged": 30, "pool_repeats": 570}
-KNOWN = {**judged(0.0, 500), "pool_judged": 0, "pool_repeats": 500}
+def codes(values: torch.Tensor) -> FitReport:
+    return FitReport(codes=code_moments(values))
 
 
-CASES: dict[str, tuple[gpn.GPNConfig, dict[str, Any], str, str]] = {
-    "strangers": (SPECTRAL, judged(0.4, 500), "pool", "good"),
-    "no strangers": (SPECTRAL, judged(0.06, 500), "pool", "doubtful"),
+REPEATED = pool(0.95, 500, n_classified=30, n_duplicates=570)
+KNOWN = pool(0.0, 500, n_classified=0, n_duplicates=500)
+EMPTY, AXES = FitReport(), FitReport(posterior_explained_variance=0.2)
+
+
+CASES: dict[str, tuple[gpn.GPNConfig, FitReport, str, str]] = {
+    "OOD rows": (SPECTRAL, pool(0.4, 500), "pool", "good"),
+    "no OOD rows": (SPECTRAL, pool(0.06, 500), "pool", "doubtful"),
     "a few beside labels": (SPECTRAL, REPEATED, "pool", "good"),
     "labels alone": (SPECTRAL, KNOWN, "pool", "doubtful"),
-    "a few": (SPECTRAL, judged(0.07, 100_000), "pool", "good"),
-    "few labels": (SPECTRAL, judged(0.05, 99), "pool", "not known"),
-    "no judge": (SPECTRAL, {}, "pool", "not known"),
-    "axes": (SPECTRAL, {"prior_variance_kept": 0.51}, "prior_axes", "good"),
-    "few axes": (SPECTRAL, {"prior_variance_kept": 0.49}, "prior_axes", "doubtful"),
-    "given axes": (SPECTRAL, {"posterior_variance_kept": 0.2}, "posterior_axes", "doubtful"),
-    "no axes": (LEARNT, {}, "prior_axes", "not known"),
-    "drawn codes": (SPECTRAL, {}, "codes", "good"),
-    "codes": (LEARNT, {"codes": CODES}, "codes", "good"),
-    "moved": (LEARNT, {"codes": CODES + 1}, "codes", "doubtful"),
-    "shrunk": (LEARNT, {"codes": 0.3 * CODES}, "codes", "doubtful"),
-    "spread": (LEARNT, {"codes": 3 * CODES}, "codes", "doubtful"),
-    "flat": (LEARNT, {"codes": CODES[:, :1].repeat(1, 10)}, "codes", "doubtful"),
-    "points": (LEARNT, {"codes": torch.zeros(20, 3)}, "codes", "doubtful"),
-    "codes gone": (LEARNT, {}, "codes", "not known"),
+    "a few": (SPECTRAL, pool(0.07, 100_000), "pool", "good"),
+    "few labels": (SPECTRAL, pool(0.05, 99), "pool", "not known"),
+    "no classifier": (SPECTRAL, EMPTY, "pool", "not known"),
+    "axes": (SPECTRAL, FitReport(explained_variance=0.51), "prior_axes", "good"),
+    "few axes": (SPECTRAL, FitReport(explained_variance=0.49), "prior_axes", "doubtful"),
+    "given axes": (SPECTRAL, AXES, "posterior_axes", "doubtful"),
+    "no axes": (LEARNT, EMPTY, "prior_axes", "not known"),
+    "drawn codes": (SPECTRAL, EMPTY, "codes", "good"),
+    "codes": (LEARNT, codes(CODES), "codes", "good"),
+    "moved": (LEARNT, codes(CODES + 1), "codes", "doubtful"),
+    "shrunk": (LEARNT, codes(0.3 * CODES), "codes", "doubtful"),
+    "spread": (LEARNT, codes(3 * CODES), "codes", "doubtful"),
+    "flat": (LEARNT, codes(CODES[:, :1].repeat(1, 10)), "codes", "doubtful"),
+    "points": (LEARNT, codes(torch.zeros(20, 10)), "codes", "doubtful"),
+    "codes gone": (LEARNT, EMPTY, "codes", "not known"),
     "within": (with_beta(0.1), TRIALS, "beta", "good"),
     "lowest": (with_beta(0.03), TRIALS, "beta", "doubtful"),
     "highest": (with_beta(1.0), TRIALS, "beta", "doubtful"),
-    "given": (with_beta(0.03), {"beta_search": []}, "beta", "not known"),
+    "given": (with_beta(0.03), EMPTY, "beta", "not known"),
 }
 
 
-@pytest.mark.parametrize(("config", "story", "name", "verdict"), CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(("config", "report", "name", "verdict"), CASES.values(), ids=CASES.keys())
 def test_verdicts_and_their_warnings(
-    config: gpn.GPNConfig, story: dict[str, Any], name: str, verdict: str
+    config: gpn.GPNConfig, report: FitReport, name: str, verdict: str
 ) -> None:
-    found = diagnose(config, story)
+    found = diagnose(config, report)
     assert found[name].verdict == verdict
     assert (found[name].value is None) <= (verdict != "doubtful")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_doubtful(found, KINDS)
-    expected = [KINDS[name]] if verdict == "doubtful" else []
+        warn_doubtful(found, WARNINGS)
+    expected = [WARNINGS[name]] if verdict == "doubtful" else []
     assert [entry.category for entry in caught] == expected
     assert all("should" in str(entry.message) for entry in caught)
 
@@ -96,35 +104,36 @@ def test_every_warning_can_be_filtered_by_one_name() -> None:
     kinds = (PoolWarning, AxesWarning, CodesWarning, SearchWarning, SyntheticPoolWarning)
     for kind in (*kinds, JitterWarning):
         assert issubclass(kind, gpn.GPNWarning)
-    assert set(KINDS.values()) == set(kinds[:4])
+    assert set(WARNINGS.values()) == set(kinds[:4])
 
 
-def test_the_law_of_codes() -> None:
+def test_the_moments_of_codes() -> None:
     """Of two axes with variances 3 and 1 the effective rank is exp(H(3/4, 1/4))."""
     codes = torch.tensor([[3.0, 1], [3.0, -1], [-3.0, 1], [-3.0, -1]]).double()
     codes[:, 0] *= 3**0.5 / 3
-    law = code_moments(codes + torch.tensor([1.0, 0.0]))
+    moments = code_moments(codes + torch.tensor([1.0, 0.0]))
     entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
-    assert law.rank == pytest.approx(np.exp(entropy))
-    assert law.spread == pytest.approx(2**0.5)
-    assert law.shift == pytest.approx(0.5**0.5)
+    assert moments.rank == pytest.approx(np.exp(entropy))
+    assert moments.spread == pytest.approx(2**0.5)
+    assert moments.shift == pytest.approx(0.5**0.5)
 
 
-def by_size(x_obs: torch.Tensor, x_pool: torch.Tensor) -> LogRatio:
-    """A judge that knows: labeled rows are small."""
-    return lambda x: -x.abs().sum(1)
+class BySize(DensityRatioFitter):
+    """A classifier that knows: labeled rows are small."""
+
+    def fit(self, x_obs: torch.Tensor, x_pool: torch.Tensor) -> LogRatio:
+        return lambda x: -x.abs().sum(1)
 
 
-@pytest.mark.parametrize("strangers", [0.0, 0.3])
-def test_rows_unlike_the_labeled_ones_are_counted(strangers: float) -> None:
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_atypical_rows_are_counted(share: float) -> None:
     rng = torch.Generator().manual_seed(1)
-    labeled, pool = torch.rand(2000, 1, generator=rng), torch.rand(4000, 1, generator=rng)
-    pool[: int(strangers * 4000)] += 2
-    unlike = mixture_weights(labeled, pool, cross_fitted(by_size, 2, rng), 0.05).unlike
-    assert float(unlike.double().mean()) == pytest.approx(
-        strangers + 0.05 * (1 - strangers), abs=0.02
-    )
-    assert unlike[: int(strangers * 4000)].all()
+    labeled, rows = torch.rand(2000, 1, generator=rng), torch.rand(4000, 1, generator=rng)
+    rows[: int(share * 4000)] += 2
+    found = mixture_weights(labeled, rows, BySize(), folds=2, rng=rng)
+    expected = share + 0.05 * (1 - share)
+    assert found.composition.atypical_share == pytest.approx(expected, abs=0.02)
+    assert (found.weights[: int(share * 4000)] > 0.5).all()
 
 
 SHORT = gpn.GPNConfig(
@@ -144,7 +153,7 @@ def fitted(spread: float) -> gpn.Posterior:
     return gpn.GPN(SHORT).fit(gpn.Task(x, x[:, :1], pool=pool), rng=0)
 
 
-def test_a_pool_without_strangers_is_told_by_trees() -> None:
+def test_trees_detect_a_pool_without_ood_rows() -> None:
     with pytest.warns(PoolWarning, match="should hold rows unlike the labeled ones, it seems"):
         posterior = fitted(1.0)
     assert posterior.diagnostics()["pool"].value < 0.05
@@ -161,7 +170,7 @@ def test_what_was_found_is_saved(tmp_path: Path) -> None:
     assert gpn.load(tmp_path / "p.gpn").diagnostics() == found
 
 
-def test_learnt_codes_are_looked_at(
+def test_learnt_codes_are_checked(
     quick: gpn.GPNConfig, line: gpn.Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     healthy = gpn.GPN(quick).fit(line, rng=0).diagnostics()["codes"]
@@ -187,7 +196,7 @@ def test_an_older_file_says_what_is_not_known(
     assert gpn.load(path).diagnostics() == {}
 
 
-def test_other_methods_look_at_nothing(line: gpn.Task) -> None:
+def test_other_methods_have_no_diagnostics(line: gpn.Task) -> None:
     assert gpn.methods.get("gp").fit(line).diagnostics() == {}
 
 
@@ -196,10 +205,10 @@ def test_the_command_line_and_the_report_show_them(tmp_path: Path) -> None:
     names = [name for name, _, _ in facts_of(model)["checks"]]
     assert names == ["pool", "prior axes", "posterior axes", "codes", "beta"]
     model.save(tmp_path / "m.gpn")
-    told = CliRunner().invoke(app, ["inspect", str(tmp_path / "m.gpn"), "--json"])
-    said = json.loads(told.stdout)
-    assert said["codes"] == "good: codes are drawn from N(0, I) in training, too."
-    assert said["warnings"] == ["careful"]
-    assert said["intervals calibrated by"] == "none"
+    result = CliRunner().invoke(app, ["inspect", str(tmp_path / "m.gpn"), "--json"])
+    shown = json.loads(result.stdout)
+    assert shown["codes"] == "good: codes are drawn from N(0, I) in training, too."
+    assert shown["warnings"] == ["careful"]
+    assert shown["intervals calibrated by"] == "none"
     assert CliRunner().invoke(app, ["inspect", str(tmp_path / "m.gpn")]).exit_code == 0
     assert all(verdict in VERDICTS for _, verdict, _ in facts_of(model)["checks"])
