@@ -1,10 +1,9 @@
-"""What every method promises, checked for every name that `gpn.methods` knows.
+"""The contract of every method that `gpn.methods` lists.
 
-A method's line in `CASES` is its quick configuration and what it cannot do.
+A method's line in `CASES` is its quick configuration and what it does not support.
 """
 
 import functools
-import importlib.util
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,14 +25,11 @@ LONG = TRAIN.replace(steps=600)
 
 @dataclass(frozen=True)
 class Case:
-    """Quick settings, and the promises that a method does not make."""
+    """Quick settings, and what a method does not support."""
 
     settings: dict[str, Any] = field(default_factory=dict)
-    stem: str = ""
     classes: bool = True
-    gradients: bool = True
-    keeps_float32: bool = True
-    grows: bool = True
+    float32: bool = True
     train: bool = True
 
 
@@ -41,27 +37,27 @@ ENSEMBLE = {"trunk": TRUNK, "n_members": 5}
 CHAINS = {"n_chains": 4, "warmup": 30, "draws": 8, "thin": 1, "max_leapfrog": 8, "max_rhat": 1e9}
 CASES = {
     "gpn": Case({"trunk": TRUNK, "prior": PRIOR}),
-    "gpn-paper": Case({"trunk": TRUNK, "prior": PRIOR, "n_anchors": 20, "code_dim": 3}, "gpn"),
+    "gpn-paper": Case({"trunk": TRUNK, "prior": PRIOR, "n_anchors": 20, "code_dim": 3}),
     "dropout": Case({"trunk": gpn.MLPTrunk(widths=(32, 32), activation="relu")}),
     "dkl": Case({"trunk": TRUNK, "grid_size": 8}),
     "sngp": Case({"trunk": TRUNK, "n_features": 64}),
-    "ensemble-pr": Case(ENSEMBLE, "ensemble"),
-    "ensemble-or": Case({**ENSEMBLE, "prior": PRIOR}, "ensemble"),
+    "ensemble-pr": Case(ENSEMBLE),
+    "ensemble-or": Case({**ENSEMBLE, "prior": PRIOR}),
     "ensemble": Case(ENSEMBLE),
-    "gp": Case({"path_width": 256}, classes=False, keeps_float32=False, train=False),
+    "gp": Case({"path_width": 256}, classes=False, float32=False, train=False),
     "mcmc": Case({**CHAINS, "prior": PRIOR}, train=False),
 }
-
-
-def case_of(name: str) -> Case:
-    case = CASES[name]
-    if importlib.util.find_spec(f"gpn.methods.{case.stem or name}") is None:
-        pytest.skip(f"{name} is not there yet")
-    return case
+OUTPUTS = {"one": 1, "two": 2, "double": 2, "classes": 3}
+FITS = [
+    (name, kind) for name in CASES for kind in OUTPUTS if kind != "classes" or CASES[name].classes
+]
+CLASSIFIERS = [name for name, case in CASES.items() if case.classes]
+every_method = pytest.mark.parametrize("name", NAMES)
+every_fit = pytest.mark.parametrize(("name", "kind"), FITS)
 
 
 def method(name: str, train: gpn.TrainConfig = TRAIN, dtype: str = "float32") -> Any:
-    case = case_of(name)
+    case = CASES[name]
     settings = {**case.settings, **({"train": train} if case.train else {})}
     if name == "mcmc":
         settings["dtype"] = dtype
@@ -99,46 +95,36 @@ def fitted(name: str, kind: str) -> Posterior:
 
 def rows(kind: str) -> Tensor:
     rng = torch.Generator().manual_seed(1)
-    width, dtype = (2 if kind == "classes" else 1), torch.float32
-    return torch.randn(5, width, generator=rng, dtype=dtype)
-
-
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    case_of(request.param)
-    return request.param
+    return torch.randn(5, 2 if kind == "classes" else 1, generator=rng)
 
 
 def test_every_method_has_a_case() -> None:
     assert set(CASES) >= set(NAMES)
 
 
-@pytest.mark.parametrize(("kind", "outputs"), [("one", 1), ("two", 2), ("classes", 3)])
-def test_draws_are_functions_by_rows_by_outputs(name: str, kind: str, outputs: int) -> None:
-    if kind == "classes" and not CASES[name].classes:
-        pytest.skip(f"{name} is for regression only")
+@every_fit
+def test_draws_are_functions_by_rows_by_outputs(name: str, kind: str) -> None:
     posterior, x = fitted(name, kind), rows(kind)
-    assert posterior.sample(x, 7, rng=0).shape == (7, 5, outputs)
-    assert posterior.mean(x, 20).shape == (5, outputs)
+    assert posterior.sample(x, 7, rng=0).shape == (7, 5, OUTPUTS[kind])
+    assert posterior.mean(x, 20).shape == (5, OUTPUTS[kind])
     assert torch.isfinite(posterior.sample(x, 7, rng=0)).all()
 
 
-def test_class_probabilities_are_a_law(name: str) -> None:
-    if not CASES[name].classes:
-        pytest.skip(f"{name} is for regression only")
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_class_probabilities_sum_to_one(name: str) -> None:
     probabilities = fitted(name, "classes").probabilities(rows("classes"), 20)
     assert bool((probabilities >= 0).all())
     torch.testing.assert_close(probabilities.sum(1), torch.ones(5), atol=1e-4, rtol=0)
 
 
-def test_classes_are_refused_where_they_are_not_supported(name: str) -> None:
-    if CASES[name].classes:
-        pytest.skip(f"{name} knows classes")
+@pytest.mark.parametrize("name", sorted(set(CASES) - set(CLASSIFIERS)))
+def test_regression_methods_refuse_classes(name: str) -> None:
     with pytest.raises(TypeError, match="regression"):
         method(name).fit(classification(), rng=0)
 
 
-def test_a_seed_decides_everything(name: str) -> None:
+@every_method
+def test_the_seed_determines_fit_and_draws(name: str) -> None:
     x, once = rows("two"), fitted(name, "two")
     again = method(name).fit(regression(2), rng=0, progress=False)
     other = method(name).fit(regression(2), rng=1, progress=False)
@@ -148,34 +134,37 @@ def test_a_seed_decides_everything(name: str) -> None:
         assert not torch.equal(once.sample(x, 4, rng=3), other.sample(x, 4, rng=3))
 
 
-def test_a_draw_is_one_function_for_ever(name: str) -> None:
+@every_method
+def test_a_draw_is_a_fixed_function(name: str) -> None:
     x, function = rows("two"), fitted(name, "two").draw(rng=5)
     whole = function(x)
     torch.testing.assert_close(function(x), whole, rtol=0, atol=0)
-    parts = torch.cat([function(x[:2]), function(x[2:])])
-    torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-5)
+    chunks = torch.cat([function(x[:2]), function(x[2:])])
+    torch.testing.assert_close(chunks, whole, rtol=1e-4, atol=1e-5)
 
 
-def test_many_functions_stay_the_same_from_piece_to_piece(name: str) -> None:
+@every_method
+def test_many_draws_are_fixed_functions(name: str) -> None:
     x, functions = rows("two"), fitted(name, "two").draw_many(4, rng=5)
     whole = functions(x)
     assert whole.shape == (4, 5, 2)
-    parts = torch.cat([functions(x[:2]), functions(x[2:])], dim=1)
-    torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-5)
+    chunks = torch.cat([functions(x[:2]), functions(x[2:])], dim=1)
+    torch.testing.assert_close(chunks, whole, rtol=1e-4, atol=1e-5)
 
 
+@every_method
 def test_float64_stays_float64(name: str) -> None:
     posterior = fitted(name, "double")
     assert posterior.sample(rows("two"), 3, rng=0).dtype == torch.float64
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name].float32])
 def test_float32_stays_float32(name: str) -> None:
-    if not CASES[name].keeps_float32:
-        pytest.skip(f"{name} always works in float64")
     assert fitted(name, "one").sample(rows("one"), 3, rng=0).dtype == torch.float32
 
 
-def test_the_global_random_state_is_left_alone(name: str) -> None:
+@every_method
+def test_the_global_random_state_does_not_change(name: str) -> None:
     before = torch.get_rng_state()
     posterior = method(name, TRAIN.replace(steps=3)).fit(regression(), rng=0, progress=False)
     posterior.sample(rows("one"), 3, rng=0)
@@ -183,10 +172,8 @@ def test_the_global_random_state_is_left_alone(name: str) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("kind", ["two", "double", "classes"])
+@every_fit
 def test_a_loaded_posterior_gives_the_same_draws(name: str, kind: str, tmp_path: Path) -> None:
-    if kind == "classes" and not CASES[name].classes:
-        pytest.skip(f"{name} is for regression only")
     posterior, x = fitted(name, kind), rows(kind)
     save(posterior, tmp_path / "posterior.gpn")
     loaded = load(tmp_path / "posterior.gpn")
@@ -195,21 +182,18 @@ def test_a_loaded_posterior_gives_the_same_draws(name: str, kind: str, tmp_path:
     assert torch.equal(loaded.draw(rng=2)(x), posterior.draw(rng=2)(x))
 
 
-def test_gradients_of_a_draw_are_its_slopes(name: str) -> None:
-    """Autograd against central differences, in float64."""
-    if not CASES[name].gradients:
-        pytest.skip(f"draws of {name} have no gradient")
+@every_method
+def test_gradients_of_a_draw_equal_central_differences(name: str) -> None:
     function = fitted(name, "double").draw(rng=0)
     x = rows("one").double().requires_grad_()
     (gradient,) = torch.autograd.grad(function(x).sum(), x)
     step = 1e-6
-    slope = (function(x + step) - function(x - step)).sum(1, keepdim=True) / (2 * step)
-    torch.testing.assert_close(gradient, slope.detach(), rtol=1e-3, atol=1e-4)
+    differences = (function(x + step) - function(x - step)).sum(1, keepdim=True) / (2 * step)
+    torch.testing.assert_close(gradient, differences.detach(), rtol=1e-3, atol=1e-4)
 
 
-def test_spread_grows_away_from_the_labels(name: str) -> None:
-    if not CASES[name].grows:
-        pytest.skip(f"the spread of {name} need not grow")
+@every_method
+def test_the_standard_deviation_grows_away_from_the_labels(name: str) -> None:
     posterior = method(name, LONG).fit(regression(), rng=0, progress=False)
     near = posterior.std(torch.linspace(-0.5, 0.5, 21)[:, None], 100).mean()
     far = torch.cat([torch.linspace(-3, -2, 11), torch.linspace(2, 3, 11)])[:, None]

@@ -1,4 +1,4 @@
-"""DKL against GPyTorch's own grid-interpolated exact GP on the same embedding."""
+"""DKL against the closed form of its grid posterior, and against GPyTorch's exact GP."""
 
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def test_solved_grid_is_the_exact_posterior(solved: GridProcess) -> None:
 
 
 def test_solved_grid_agrees_with_gpytorch_exact_gp(solved: GridProcess) -> None:
-    """The same kernel without a grid: only interpolation and its jitter stand between."""
+    """The same kernel without a grid: the two differ by interpolation and jitter only."""
 
     class Exact(gpytorch.models.ExactGP):
         def __init__(self, likelihood: gpytorch.likelihoods.GaussianLikelihood) -> None:
@@ -67,7 +67,7 @@ def test_solved_grid_agrees_with_gpytorch_exact_gp(solved: GridProcess) -> None:
 
 
 def test_interpolation_reproduces_the_coordinates() -> None:
-    """Cubic weights sum to one and return the point itself, on the strategy's own nodes."""
+    """Cubic weights sum to one and return the point itself, on the nodes of the strategy."""
     strategy = GridProcess(10, 2, 0.3, 0.1, gpn.Task(X, X).signature).variational_strategy
     points = torch.rand(20, 2, generator=torch.Generator().manual_seed(0)).double() * 1.9 - 0.95
     weights = interpolation(strategy.grid, points)
@@ -91,7 +91,7 @@ def test_regression_fits_its_labels() -> None:
     assert posterior.noise_std < 0.4
 
 
-def test_classes_are_told_apart(classes: gpn.Task) -> None:
+def test_classes_are_separated(classes: gpn.Task) -> None:
     posterior = DKL(QUICK.replace(train=gpn.TrainConfig(steps=120))).fit(classes, rng=0)
     assert posterior.noise_std is None
     right = posterior.probabilities(classes.x_obs).argmax(1) == classes.y_obs
@@ -105,7 +105,7 @@ def test_as_many_labels_as_classes() -> None:
     assert torch.equal(posterior.probabilities(task.x_obs).argmax(1), task.y_obs)
 
 
-def test_a_draw_is_one_function_with_gradients(line: gpn.Task) -> None:
+def test_a_draw_is_a_fixed_function_with_gradients(line: gpn.Task) -> None:
     function = DKL(QUICK).fit(line, rng=0).draw(rng=1)
     x = torch.tensor([[0.3]], dtype=torch.float64, requires_grad=True)
     function(x).sum().backward()
@@ -115,7 +115,9 @@ def test_a_draw_is_one_function_with_gradients(line: gpn.Task) -> None:
     torch.testing.assert_close(function(GRID)[:3], function(GRID[:3]))
 
 
-def test_seeds_decide_and_global_randomness_is_untouched(classes: gpn.Task) -> None:
+def test_seeds_determine_the_fit_and_no_global_state_changes(
+    classes: gpn.Task,
+) -> None:
     before = torch.get_rng_state()
     first, second = (DKL(QUICK).fit(classes, rng=3).sample(classes.x_obs, 4, rng=0) for _ in "ab")
     assert torch.equal(first, second)
@@ -129,13 +131,13 @@ def test_round_trip_keeps_draws(line: gpn.Task) -> None:
     assert again.noise_std == posterior.noise_std
 
 
-def test_a_grid_too_fine_is_refused() -> None:
+def test_a_grid_with_too_many_nodes_is_an_error() -> None:
     with pytest.raises(ValueError, match="at most 4096 nodes"):
         DKLConfig(embedding_dim=4, grid_size=16)
 
 
-def test_a_step_that_leaves_the_gaussians_is_halved() -> None:
-    """Natural steps of length 50 on classes: q(u) keeps a positive precision all the same."""
+def test_a_step_without_a_positive_precision_is_halved() -> None:
+    """Natural steps of length 50 on classes leave the precision of q(u) positive definite."""
     x = torch.linspace(-1, 1, 30)[:, None]
     task = gpn.Task(x, (x[:, 0] > 0).long())
     config = QUICK.replace(natural_rate=50.0)
@@ -143,8 +145,8 @@ def test_a_step_that_leaves_the_gaussians_is_halved() -> None:
     assert posterior.sample(x, 5, rng=0).isfinite().all()
 
 
-def test_classes_are_learnt_where_labels_are_many() -> None:
-    """Steps of q(u) that suit a conjugate likelihood never settle here."""
+def test_classes_are_learnt_from_many_labels() -> None:
+    """Natural steps as long as those for a conjugate likelihood would not converge here."""
     x = torch.randn(1500, 2, generator=torch.Generator().manual_seed(0))
     classes = (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long()
     train = gpn.TrainConfig(steps=150, label_batch=64, learning_rate=5e-3)
@@ -156,8 +158,8 @@ def test_classes_are_learnt_where_labels_are_many() -> None:
     assert float(right.double().mean()) > 0.85
 
 
-def test_classes_that_no_random_network_tells_apart_are_learnt() -> None:
-    """Signs of a product: without a network that has learnt alone, q(u) and embedding both wait."""
+def test_pretraining_learns_classes_that_no_random_network_separates() -> None:
+    """Signs of a product: without pretraining neither q(u) nor the embedding has a gradient."""
     x = torch.randn(2500, 12, generator=torch.Generator().manual_seed(0))
     y = (x[:, 0] * x[:, 1] > 0).long() + 2 * (x[:, 2] * x[:, 3] > 0).long()
     train = gpn.TrainConfig(steps=120, label_batch=128, learning_rate=3e-3)
@@ -172,15 +174,15 @@ def test_classes_that_no_random_network_tells_apart_are_learnt() -> None:
 
 
 @pytest.mark.parametrize("alone", [-1.0, float("nan"), float("inf")])
-def test_a_network_cannot_learn_for_less_than_no_time(alone: float) -> None:
+def test_negative_pretraining_is_an_error(alone: float) -> None:
     with pytest.raises(ValueError, match="alone must not be negative"):
         QUICK.replace(alone=alone)
 
 
-def test_ctrl_c_while_the_network_learns_alone_ends_the_fit(
+def test_ctrl_c_during_pretraining_ends_the_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What follows would stand on a network that has learnt nothing."""
+    """The training after it would start from an untrained network."""
     draw, calls = LabelBatches.next, []
 
     def interrupted(batches: LabelBatches) -> Tensor:
@@ -206,5 +208,5 @@ gpn.methods.get("dkl", train=train).fit(gpn.Task(x, torch.arange(40) % 5), rng=0
 
 
 def test_many_processes_are_fitted_on_two_threads() -> None:
-    """A batched LU of this size never returns there (torch 2.13); Cholesky factors do."""
+    """A batched LU of this size never returns there (torch 2.13); Cholesky factors are fine."""
     subprocess.run([sys.executable, "-c", ON_TWO_THREADS], check=True, timeout=120)

@@ -1,4 +1,4 @@
-"""MC dropout: masks have the law they should, and a draw is one function."""
+"""MC dropout: the distribution of masks and draws, and a draw as one function."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_moments_of_draws_are_those_of_the_masks() -> None:
     torch.testing.assert_close(posterior.variance(x, 20_000)[0, 0], exact, rtol=0.05, atol=0)
 
 
-def test_a_draw_has_one_mask_for_all_rows_unless_asked_otherwise() -> None:
+def test_a_draw_has_one_mask_for_all_rows_or_one_per_row() -> None:
     same = torch.ones(6, 2)
     coherent = untrained().sample(same, 3, rng=0)
     torch.testing.assert_close(coherent, coherent[:, :1].expand(-1, 6, -1))
@@ -71,7 +71,7 @@ def test_learnt_features_of_images_are_dropped_too(own: bool) -> None:
     assert posterior.sample(x, 4, rng=0).shape == (4, 12, 3)
 
 
-def test_it_fits(line: gpn.Task) -> None:
+def test_a_small_rate_fits_the_labels(line: gpn.Task) -> None:
     config = QUICK.replace(rate=0.02, train=QUICK.train.replace(steps=600))
     posterior = Dropout(config).fit(line, rng=0)
     assert (posterior.mean(line.x_obs, 200) - line.y_obs).abs().max() < 0.1
@@ -86,6 +86,6 @@ def test_it_fits(line: gpn.Task) -> None:
         ({"masks": "rows"}, "did you mean 'row'"),
     ],
 )
-def test_wrong_settings_are_named(settings: dict[str, float], message: str) -> None:
+def test_wrong_settings_are_errors(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DropoutConfig(**settings)

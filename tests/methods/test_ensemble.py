@@ -1,4 +1,4 @@
-"""Ensembles: members are independent of each other, and anchored ones solve what they should."""
+"""Ensembles: members are independent of each other, and anchored ones minimise their objective."""
 
 import pytest
 import torch
@@ -44,8 +44,8 @@ def test_stacked_members_are_ordinary_networks() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_member_does_not_notice_the_others(line: gpn.Task, kind: str) -> None:
-    """The gradient of a member's loss is its own: moving member 1 leaves member 0 alone."""
+def test_the_gradient_of_a_member_does_not_depend_on_the_others(line: gpn.Task, kind: str) -> None:
+    """Moving member 1 does not change the gradient of member 0."""
     config = QUICK.replace(regularise=kind, n_members=3)
     gradients = []
     for shift in (0.0, 5.0):
@@ -113,8 +113,8 @@ def test_anchor_distance_is_that_of_the_prior() -> None:
     assert distance == pytest.approx(2 * count, rel=0.03)
 
 
-def test_without_labels_pull_members_return_to_their_anchors(line: gpn.Task) -> None:
-    """With huge noise_std the loss is the distance to the anchors: the prior is what remains."""
+def test_members_with_large_noise_return_to_their_anchors(line: gpn.Task) -> None:
+    """With a large noise_std the loss is the distance to the anchors: members follow the prior."""
     config = EnsembleConfig.of_prior(
         gpn.MLPPrior(widths=(64,), prior_variance=(4.0, 4.0), bias_variance=(1.0, 0.0)),
         noise_std=100.0,
@@ -134,7 +134,7 @@ def test_output_anchors_pull_members_to_their_prior_functions(line: gpn.Task) ->
     assert pulled.std(X).mean() > 3 * free.std(X).mean()
 
 
-def test_a_larger_beta_keeps_more_of_the_prior(line: gpn.Task) -> None:
+def test_a_larger_beta_gives_more_weight_to_the_prior(line: gpn.Task) -> None:
     long = TRAIN.replace(steps=300, learning_rate=0.01)
     gaps = []
     for beta in (0.01, 10.0):
@@ -152,7 +152,7 @@ def test_default_weights_of_the_anchors(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("own", [False, True])
-def test_images_and_your_own_module(kind: str, own: bool) -> None:
+def test_images_and_user_modules(kind: str, own: bool) -> None:
     module = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten())
     conv = gpn.ConvTrunk(channels=(4,), widths=(8,))
     trunk = gpn.ModuleTrunk(module=module, widths=(8,)) if own else conv
@@ -166,7 +166,7 @@ def test_images_and_your_own_module(kind: str, own: bool) -> None:
     torch.testing.assert_close(posterior.sample(x[:3], 6, rng=0), draws[:, :3])
 
 
-def test_each_member_has_waves_of_its_own(line: gpn.Task) -> None:
+def test_each_member_has_its_own_fourier_features(line: gpn.Task) -> None:
     trunk = gpn.MLPTrunk(widths=(16,), fourier=8)
     posterior = Ensemble(QUICK.replace(trunk=trunk, n_members=3)).fit(line, rng=0)
     assert posterior.sample(X, 3, rng=0).shape == (3, 9, 1)
@@ -174,7 +174,7 @@ def test_each_member_has_waves_of_its_own(line: gpn.Task) -> None:
     assert not torch.equal(frequencies[0], frequencies[1])
 
 
-def test_outputs_need_a_pool() -> None:
+def test_output_anchors_need_a_pool() -> None:
     with pytest.raises(ValueError, match="must have a pool"):
         Ensemble(QUICK.replace(regularise="outputs")).fit(gpn.Task(X, X))
 
@@ -187,11 +187,11 @@ def test_outputs_need_a_pool() -> None:
         ({"beta": -1.0}, "beta must be positive"),
     ],
 )
-def test_wrong_settings_are_named(settings: dict[str, float], message: str) -> None:
+def test_wrong_settings_are_errors(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         EnsembleConfig(**settings)
 
 
-def test_variances_must_fit_the_layers(line: gpn.Task) -> None:
+def test_the_number_of_variances_must_match_the_layers(line: gpn.Task) -> None:
     with pytest.raises(ValueError, match=r"one per layer, 3 here, got \(1.0, 2.0\)"):
         Ensemble(QUICK.replace(prior_variance=(1.0, 2.0))).fit(line)

@@ -1,4 +1,4 @@
-"""The exact GP against its textbook formula, and its two ways of drawing against its moments."""
+"""The exact GP against its textbook formula, and both kinds of draws against its moments."""
 
 from statistics import NormalDist
 
@@ -49,12 +49,12 @@ def test_one_label_by_hand() -> None:
     assert float(posterior.variance(x)) == pytest.approx(k * SIGMA**2 / (k + SIGMA**2))
 
 
-def test_labels_only_ever_remove_variance(posterior: GPPosterior) -> None:
+def test_labels_only_remove_variance(posterior: GPPosterior) -> None:
     grid = torch.linspace(-3, 3, 700, dtype=torch.float64)[:, None]
     variance, prior = posterior.variance(grid)[:, 0], PRIOR.kernel(grid, grid).diagonal()
     assert (variance < prior).all()
     assert (variance > 0).all()
-    assert (posterior.variance(X_OBS) < SIGMA**2).all(), "a label leaves less than its own noise"
+    assert (posterior.variance(X_OBS) < SIGMA**2).all(), "below the variance of the noise"
 
 
 def test_small_noise_interpolates() -> None:
@@ -68,7 +68,7 @@ def assert_moments(draws: Tensor, mean: Tensor, covariance: Tensor) -> None:
     """Mean and covariance of each output within five Monte-Carlo errors; outputs independent."""
     variance = covariance.diagonal()
     assert ((draws.mean(0) - mean).abs() < 5 * (variance / N).sqrt()[:, None]).all()
-    # draws of a finite network have heavier tails than Gaussian ones: take the error from them
+    # draws of a finite network have heavier tails than Gaussian ones, so the error comes from them
     centred = draws - mean
     products = centred[:, :, None, :] * centred[:, None, :, :]
     error = products.std(0) / N**0.5
@@ -90,7 +90,7 @@ def test_functions_by_matheron_have_the_exact_moments(posterior: GPPosterior) ->
     torch.testing.assert_close(batch(X[1:3]), draws[:, 1:3])
 
 
-def test_one_function_for_ever(posterior: GPPosterior) -> None:
+def test_a_draw_is_a_fixed_function(posterior: GPPosterior) -> None:
     f = posterior.draw(rng=0)
     torch.testing.assert_close(f(X)[2:3], f(X[2:3]))
     assert torch.equal(f(X), posterior.draw(rng=0)(X))
@@ -105,7 +105,7 @@ def test_gradients_equal_finite_differences(posterior: GPPosterior) -> None:
     torch.testing.assert_close(gradient, differences, rtol=1e-4, atol=1e-6)
 
 
-def test_seeds(posterior: GPPosterior) -> None:
+def test_seeds_determine_the_draws(posterior: GPPosterior) -> None:
     before = torch.get_rng_state()
     draws = posterior.sample(X, 5, rng=0)
     assert torch.equal(draws, posterior.sample(X, 5, rng=0))
@@ -113,8 +113,8 @@ def test_seeds(posterior: GPPosterior) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_intervals_are_gaussian(posterior: GPPosterior) -> None:
-    """Of a joint normal law the middle 95 % is μ ± 1.96 σ."""
+def test_intervals_agree_with_the_normal_quantiles(posterior: GPPosterior) -> None:
+    """The central 95 % of a normal distribution is μ ± 1.96 σ."""
     low, high = posterior.interval(X, 0.95, n=N)
     mean, std = posterior.mean(X), posterior.std(X)
     error = 5 * std * (0.025 * 0.975 / N) ** 0.5 / 0.0584
@@ -123,7 +123,7 @@ def test_intervals_are_gaussian(posterior: GPPosterior) -> None:
 
 
 def test_intervals_are_exactly_gaussian(posterior: GPPosterior) -> None:
-    """μ ± z √(Σ_xx + σ_ε²), the noise where it is asked for, whatever number of draws."""
+    """μ ± z √(Σ_xx + σ_ε²), with the noise if requested, for any number of draws."""
     mean, z = posterior.mean(X), NormalDist().inv_cdf(0.95)
     for noisy, added in ((False, 0.0), (True, SIGMA**2)):
         low, high = posterior.interval(X, 0.9, n=2, observation_noise=noisy)
@@ -138,18 +138,18 @@ def test_everything_is_float64_and_no_pool_is_needed() -> None:
     assert posterior.sample(X.float(), 2, rng=0).dtype == torch.float64
 
 
-def test_classes_are_refused(classes: gpn.Task) -> None:
+def test_classes_are_an_error(classes: gpn.Task) -> None:
     with pytest.raises(TypeError, match=r"regression task, got integer y"):
         GP().fit(classes)
 
 
-def test_a_prior_without_kernel_is_refused() -> None:
+def test_a_prior_without_kernel_is_an_error() -> None:
     config = GPConfig(prior=gpn.MLPPrior(activation="silu"))
     with pytest.raises(NotImplementedError, match="no closed form"):
         GP(config).fit(gpn.Task(X_OBS, Y_OBS))
 
 
-def test_rows_of_another_shape_are_refused(posterior: GPPosterior) -> None:
+def test_rows_of_another_shape_are_an_error(posterior: GPPosterior) -> None:
     for call in (posterior.mean, posterior.variance, posterior.sample):
         with pytest.raises(ValueError, match=r"shape \(n, 1\), got \(3, 2\)"):
             call(torch.zeros(3, 2))
@@ -159,7 +159,7 @@ def test_samples_carry_no_graph(posterior: GPPosterior) -> None:
     assert not posterior.sample(X.clone().requires_grad_(), 3, rng=0).requires_grad
 
 
-def test_some_draws_are_needed(posterior: GPPosterior) -> None:
+def test_zero_draws_are_an_error(posterior: GPPosterior) -> None:
     with pytest.raises(ValueError, match="at least 1, got 0"):
         posterior.sample(X, 0)
 

@@ -1,4 +1,4 @@
-"""The exact GP's other kernel, what it learns by marginal likelihood, and its limits."""
+"""The exact GP's RBF kernel, what it learns by marginal likelihood, and its limits."""
 
 import math
 
@@ -60,7 +60,7 @@ def test_noise_is_learnt(kernel: str, noise_std: float) -> None:
 
 
 def test_rbf_learns_by_marginal_likelihood() -> None:
-    """No neighbour of what was learnt has a larger evidence."""
+    """No neighbour of the learnt hyperparameters has a larger evidence."""
     task = sine(0.2)
     learnt = GP(GPConfig(kernel="rbf", noise_std=None)).fit(task)
 
@@ -75,7 +75,7 @@ def test_rbf_learns_by_marginal_likelihood() -> None:
             assert evidence(GP(learnt.config.replace(**{name: value})).fit(task)) < best
 
 
-def test_given_settings_stay() -> None:
+def test_settings_that_are_not_none_stay() -> None:
     config = GPConfig(kernel="rbf", noise_std=0.3, length_scale=0.9)
     learnt = GP(config).fit(sine(0.2)).config
     assert (learnt.noise_std, learnt.length_scale) == (pytest.approx(0.3), pytest.approx(0.9))
@@ -91,19 +91,19 @@ def test_round_trip_keeps_draws(config: GPConfig) -> None:
     assert torch.equal(first, second)
 
 
-def test_too_many_labels_say_how_many_fit() -> None:
+def test_too_many_labels_are_an_error_with_the_number_that_fits() -> None:
     with pytest.raises(MemoryError, match=r"fit at most \d+ labels"):
         check_memory(10_000_000, torch.device("cpu"))
     check_memory(1000, torch.device("cpu"))
 
 
-def test_global_randomness_is_untouched() -> None:
+def test_the_global_random_state_does_not_change() -> None:
     before = torch.get_rng_state()
     GP(GPConfig(kernel="rbf", noise_std=None)).fit(sine(0.2)).draw(rng=0)(GRID)
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_nonsense_is_refused() -> None:
+def test_wrong_settings_are_errors() -> None:
     with pytest.raises(ValueError, match="kernel must be one of prior, rbf"):
         GPConfig(kernel="matern")
     with pytest.raises(ValueError, match="length_scale must be positive"):

@@ -1,4 +1,4 @@
-"""Both samplers against a posterior that is known: a linear model with Gaussian weights."""
+"""Both samplers against the closed-form posterior of a linear model with Gaussian weights."""
 
 import functools
 
@@ -41,7 +41,7 @@ def fit(sampler: str, seed: int) -> MCMCPosterior:
 
 
 @pytest.mark.parametrize("sampler", ["mh", "hmc"])
-def test_linear_model_has_its_closed_form(sampler: str) -> None:
+def test_a_linear_model_has_its_closed_form_posterior(sampler: str) -> None:
     """Mean and covariance agree within five Monte-Carlo errors."""
     posterior = linear(sampler)
     values = posterior.chain_values(GRID)[..., 0].flatten(0, 1)
@@ -60,7 +60,7 @@ def test_both_samplers_agree() -> None:
 
 
 @pytest.mark.parametrize("sampler", ["mh", "hmc"])
-def test_classes_follow_the_likelihood(sampler: str) -> None:
+def test_the_posterior_of_classes_agrees_with_quadrature(sampler: str) -> None:
     """One weight, three labels of one class: E[w] by quadrature."""
     module = nn.utils.skip_init(nn.Linear, 1, 2, bias=False)
     task = gpn.Task(torch.ones(3, 1), torch.zeros(3, dtype=torch.int64), n_classes=2)
@@ -74,13 +74,13 @@ def test_classes_follow_the_likelihood(sampler: str) -> None:
     assert mean == pytest.approx(float((gap * density).sum() / density.sum()), abs=0.15)
 
 
-def test_the_same_seed_walks_the_same_way() -> None:
+def test_the_seed_determines_the_chains() -> None:
     first, second = fit("hmc", seed=3), fit("hmc", seed=3)
     assert torch.equal(first.states, second.states)
     assert not torch.equal(first.states, linear("hmc").states)
 
 
-def test_global_randomness_is_untouched() -> None:
+def test_the_global_random_state_does_not_change() -> None:
     before = torch.get_rng_state()
     fit("hmc", seed=1).sample(GRID, 5)
     assert torch.equal(before, torch.get_rng_state())
@@ -92,7 +92,7 @@ def test_unconverged_chains_warn() -> None:
         MCMC(config).fit(gpn.Task(X, Y), rng=0)
 
 
-def test_a_draw_is_one_function_with_gradients() -> None:
+def test_a_draw_is_a_fixed_function_with_gradients() -> None:
     posterior = linear("hmc")
     function = posterior.draw(rng=1)
     x = GRID.clone().requires_grad_()
@@ -108,11 +108,11 @@ def test_round_trip_keeps_draws() -> None:
     assert torch.equal(posterior.rhat, again.rhat)
 
 
-def test_unknown_sampler_is_refused() -> None:
+def test_an_unknown_sampler_is_an_error() -> None:
     with pytest.raises(ValueError, match="sampler must be one of mh, hmc"):
         MCMCConfig(sampler="nuts")
 
 
-def test_the_device_must_be_there() -> None:
+def test_an_unknown_device_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"device must be .*got 'abacus'"):
         MCMC(MCMCConfig(device="abacus")).fit(gpn.Task(X, Y), rng=0)

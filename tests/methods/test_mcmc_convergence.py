@@ -16,17 +16,17 @@ def test_independent_chains_have_rhat_one(white: Tensor) -> None:
     assert (split_rhat(white) - 1).abs().max() < 0.01
 
 
-def test_one_shifted_chain_is_seen(white: Tensor) -> None:
+def test_a_shifted_chain_raises_rhat(white: Tensor) -> None:
     white[0] += 3.0
     assert split_rhat(white).min() > 1.2
 
 
-def test_a_trend_within_every_chain_is_seen(white: Tensor) -> None:
+def test_a_trend_within_every_chain_raises_rhat(white: Tensor) -> None:
     trend = torch.linspace(-2, 2, 500)[None, :, None]
     assert split_rhat(white + trend).min() > 1.2
 
 
-def test_white_noise_counts_in_full(white: Tensor) -> None:
+def test_independent_draws_have_full_effective_sample_size(white: Tensor) -> None:
     ess = effective_sample_size(white)
     assert ess.min() > 0.8 * 4000
     assert ess.max() < 1.2 * 4000
@@ -44,6 +44,6 @@ def test_autoregressive_chains_have_the_known_ess() -> None:
     assert ess.mean() == pytest.approx(exact, rel=0.1)
 
 
-def test_short_chains_are_refused() -> None:
+def test_short_chains_are_an_error() -> None:
     with pytest.raises(ValueError, match="at least 4 draws"):
         split_rhat(torch.zeros(2, 3, 1))

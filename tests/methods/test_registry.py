@@ -1,4 +1,4 @@
-"""Every method by name: what is listed is built, what is missing is said in one line."""
+"""Methods by name: building, registering, and finding the method of a posterior."""
 
 import subprocess
 import sys
@@ -8,11 +8,11 @@ import pytest
 
 import gpn
 from gpn.methods import registry
-from gpn.methods.dropout import Dropout, DropoutConfig
+from gpn.methods.dropout import Dropout, DropoutConfig, DropoutPosterior
 from gpn.methods.ensemble import Ensemble
 
 
-def test_the_names_of_the_design_are_there() -> None:
+def test_all_names_are_listed() -> None:
     assert gpn.methods.names() == (
         *("gpn", "gpn-paper", "dropout", "dkl", "sngp"),
         *("ensemble-pr", "ensemble-or", "ensemble", "gp", "mcmc"),
@@ -46,7 +46,7 @@ def test_gpn_paper_is_the_preset() -> None:
     assert method.config == gpn.GPNConfig.paper(beta=0.5)
 
 
-def test_an_unknown_name_lists_the_known_and_guesses() -> None:
+def test_an_unknown_name_lists_all_names_and_suggests_one() -> None:
     with pytest.raises(ValueError, match=r"one of gpn, .*mcmc, got 'snpg'; did you mean 'sngp'\?"):
         gpn.methods.get("snpg")
 
@@ -56,7 +56,7 @@ def test_a_taken_name_is_refused() -> None:
         gpn.methods.register("gpn", gpn.GPN)
 
 
-def test_a_missing_extra_says_what_to_install() -> None:
+def test_a_missing_extra_names_the_package_to_install() -> None:
     code = "import sys; sys.modules['gpytorch'] = None; import gpn; gpn.methods.get('dkl')"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     last = run.stderr.strip().splitlines()[-1]
@@ -69,11 +69,59 @@ def test_importing_gpn_does_not_import_the_extras() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_registered_method_without_a_posterior_cannot_be_loaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
-    gpn.methods.register("mine", lambda **changes: Dropout(DropoutConfig(**changes)))
+
+
+def build(**changes: Any) -> Dropout:
+    return Dropout(DropoutConfig(**changes))
+
+
+class MyPosterior(DropoutPosterior):
+    pass
+
+
+@pytest.fixture
+def posteriors(line: gpn.Task) -> tuple[DropoutPosterior, MyPosterior]:
+    config = DropoutConfig(train=gpn.TrainConfig(steps=1))
+    fitted = Dropout(config).fit(line, rng=0)
+    return fitted, MyPosterior(fitted.network, fitted.signature, config)
+
+
+def test_a_posterior_belongs_to_the_method_of_its_class(
+    posteriors: tuple[DropoutPosterior, MyPosterior],
+) -> None:
+    assert [registry.name_of(posterior) for posterior in posteriors] == ["dropout", "dropout"]
+
+
+@pytest.mark.usefixtures("_own_registry")
+def test_a_registered_class_comes_before_its_base_class(
+    posteriors: tuple[DropoutPosterior, MyPosterior],
+) -> None:
+    gpn.methods.register("my-dropout", build, posterior=MyPosterior)
+    assert [registry.name_of(posterior) for posterior in posteriors] == ["dropout", "my-dropout"]
+    assert registry.posterior_of("my-dropout") is MyPosterior
+
+
+def test_presets_share_the_shortest_name(line: gpn.Task) -> None:
+    train = gpn.TrainConfig(steps=1)
+    method = gpn.methods.get("ensemble-pr", n_members=2, train=train)
+    assert registry.name_of(method.fit(line, rng=0)) == "ensemble"
+
+
+def test_name_of_imports_no_other_method() -> None:
+    code = (
+        "import sys, torch, gpn; from gpn.methods import registry; x = torch.ones(2, 1);"
+        "name = registry.name_of(gpn.methods.get('gp').fit(gpn.Task(x, x)));"
+        "sys.exit(name != 'gp' or 'gpn.methods.mcmc' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.usefixtures("_own_registry")
+def test_a_method_registered_without_a_posterior_cannot_be_loaded() -> None:
+    gpn.methods.register("mine", build)
     assert isinstance(gpn.methods.get("mine", rate=0.2), Dropout)
     with pytest.raises(TypeError, match="must name its posterior"):
         registry.posterior_of("mine")

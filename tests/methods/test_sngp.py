@@ -33,7 +33,7 @@ def precise() -> SNGPPosterior:
 
 
 def test_head_is_bayesian_linear_regression(precise: SNGPPosterior) -> None:
-    """ŵ = (ΦᵀΦ/σ² + I)⁻¹ Φᵀy/σ² and covariance (ΦᵀΦ/σ² + I)⁻¹, on the posterior's own features."""
+    """ŵ = (ΦᵀΦ/σ² + I)⁻¹ Φᵀy/σ² and covariance (ΦᵀΦ/σ² + I)⁻¹, on the features of the posterior."""
     x = torch.tensor([[-1.0], [-0.3], [0.4], [1.0]], dtype=torch.float64)
     features, rows = precise.network.features(x), precise.network.features(GRID.double())
     covariance = torch.linalg.inv(features.T @ features / 0.2**2 + torch.eye(64).double())
@@ -51,7 +51,7 @@ def test_draws_have_the_closed_form_moments(precise: SNGPPosterior) -> None:
 
 
 def test_noise_is_learnt_from_residuals() -> None:
-    """Features that hold the truth: σ_ε comes out as it was put in, even with many weights."""
+    """With the true features, σ_ε is recovered, even with many weights."""
     rng = torch.Generator().manual_seed(0)
     features = torch.randn(400, 100, generator=rng)
     weights = torch.randn(100, 2, generator=rng)
@@ -70,7 +70,7 @@ def test_random_features_have_the_rbf_kernel() -> None:
 
 
 @pytest.mark.parametrize("bound", [0.3, 0.95])
-def test_every_trained_layer_obeys_the_bound(bound: float, classes: gpn.Task) -> None:
+def test_every_trained_layer_satisfies_the_bound(bound: float, classes: gpn.Task) -> None:
     posterior = SNGP(QUICK.replace(spectral_bound=bound)).fit(classes, rng=0)
     layers = [part for part in posterior.network.trunk.modules() if isinstance(part, nn.Linear)]
     norms = torch.stack([torch.linalg.matrix_norm(layer.weight, 2) for layer in layers])
@@ -78,7 +78,7 @@ def test_every_trained_layer_obeys_the_bound(bound: float, classes: gpn.Task) ->
     assert norms.max() <= bound * 1.01
 
 
-def test_small_layers_are_left_alone() -> None:
+def test_layers_below_the_bound_do_not_change() -> None:
     weight = 0.01 * torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     assert torch.equal(SpectralBound(weight, 0.95, as_generator(0))(weight), weight)
 
@@ -124,7 +124,7 @@ def test_mean_field_is_close_to_many_draws(classes: gpn.Task) -> None:
     assert gap.abs().max() < 0.1
 
 
-def test_spread_grows_away_from_the_data(line: gpn.Task) -> None:
+def test_the_standard_deviation_grows_away_from_the_data(line: gpn.Task) -> None:
     config = QUICK.replace(n_features=512)
     posterior = SNGP(config).fit(line, rng=0)
     near, far = (
@@ -141,13 +141,13 @@ def test_round_trip_keeps_draws(classes: gpn.Task) -> None:
     assert torch.equal(posterior.sample(x, 7, rng=1), again.sample(x, 7, rng=1))
 
 
-def test_global_randomness_is_untouched(line: gpn.Task) -> None:
+def test_the_global_random_state_does_not_change(line: gpn.Task) -> None:
     before = torch.get_rng_state()
     SNGP(QUICK).fit(line, rng=0).sample(GRID, 5)
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_unequal_widths_are_refused(line: gpn.Task) -> None:
+def test_unequal_widths_are_an_error(line: gpn.Task) -> None:
     config = QUICK.replace(trunk=gpn.MLPTrunk(widths=(16, 32)))
     with pytest.raises(ValueError, match=r"one width.*try widths=\(16, 16\)"):
         SNGP(config).fit(line, rng=0)

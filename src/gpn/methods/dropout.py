@@ -74,11 +74,8 @@ class Dropout(NetworkMethod[DropoutConfig, "DropoutPosterior"]):
             rows = batches.next()
             masks = network.masks(1, len(rows), config.rate, generator)
             fitted = network(task.augmented(task.x_obs[rows], generator), masks)
-            squared_norm = torch.stack([p.square().sum() for p in trained]).sum()
-            return {
-                "data": data_loss(fitted, task.y_obs[rows]).mean(),
-                "decay": config.weight_decay * squared_norm,
-            }
+            decay = config.weight_decay * torch.stack([p.square().sum() for p in trained]).sum()
+            return {"data": data_loss(fitted, task.y_obs[rows]).mean(), "decay": decay}
 
         history = train(network, loss_terms, streams=batches.streams)
         return DropoutPosterior(network, task.signature, config, history)

@@ -35,7 +35,8 @@ class LinearGaussianPosterior(Posterior):
         example = next(network.parameters())
         super().__init__(signature, example.device, example.dtype, noise_std)
         self.network = network.eval().requires_grad_(False)  # noqa: FBT003
-        self.weights, self.root, self.config = weights, root, config
+        self.weights, self.root = weights.contiguous(), root.contiguous()
+        self.config = config
 
     @abstractmethod
     def features(self, x: Inputs) -> Features:
@@ -55,12 +56,12 @@ class LinearGaussianPosterior(Posterior):
     @torch.no_grad()
     def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
         """φ(x)·m and ‖Rᵀφ(x)‖²."""
-        means, variances = [], []
-        for features in self._feature_chunks(x):
-            means.append(features @ self.weights)
-            variances.append((features @ self.root).square().sum(-1).T)
-        variance = torch.cat(variances).to(self.dtype)
-        return torch.cat(means).to(self.dtype), variance.expand(-1, self.n_outputs)
+        chunks = [
+            (features @ self.weights, (features @ self.root).square().sum(-1).T)
+            for features in self._feature_chunks(x)
+        ]
+        mean, variance = (torch.cat(part).to(self.dtype) for part in zip(*chunks, strict=True))
+        return mean, variance.expand(-1, self.n_outputs)
 
     @torch.no_grad()
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:

@@ -19,9 +19,6 @@ class Method(Protocol):
     def fit(self, task: Task, rng: Rng = None, *, progress: bool | None = None) -> Posterior: ...
 
 
-Factory = Callable[..., Method]
-
-
 @dataclass(frozen=True)
 class Entry:
     """A factory for the method, and a function that finds the class of its posteriors.
@@ -29,7 +26,7 @@ class Entry:
     Only posteriors of an imported `module` can exist; that of a registered method is imported.
     """
 
-    build: Factory
+    build: Callable[..., Method]
     find_posterior: Callable[[], type[Posterior] | None]
     module: str = __name__
 
@@ -44,7 +41,9 @@ def names() -> tuple[str, ...]:
     return tuple(_ENTRIES)
 
 
-def register(name: str, factory: Factory, *, posterior: type[Posterior] | None = None) -> None:
+def register(
+    name: str, factory: Callable[..., Method], *, posterior: type[Posterior] | None = None
+) -> None:
     """Add a method that `factory(**changes)` builds from its default configuration and `changes`.
 
     `posterior` is the class that its `fit` returns; saving and loading need it.

@@ -59,8 +59,7 @@ class SNGPConfig(NetworkConfig):
     spectral_bound
         c: no layer stretches a distance by more; inf switches the bound off.
     n_features, length_scale, prior_std
-        D, ℓ and τ of the random features; τ is the prior standard deviation of f, 3 as in the
-        prior networks.
+        D, ℓ and τ of the random features; τ is the prior standard deviation of f.
     noise_std
         σ_ε of a regression; None learns it by marginal likelihood.
     precision, mean_field
@@ -105,10 +104,8 @@ class SNGP(NetworkMethod[SNGPConfig, "SNGPPosterior"]):
             fitted = network(task.augmented(task.x_obs[rows], generator))
             data = data_loss(fitted[None], task.y_obs[rows]).mean()
             scale = 0.5 if task.is_classification else data.detach() / task.n_outputs
-            return {
-                "data": data,
-                "weights": scale * network.weights.square().sum() / len(task.x_obs),
-            }
+            prior = scale * network.weights.square().sum() / len(task.x_obs)
+            return {"data": data, "weights": prior}
 
         train(network, loss_terms, streams=batches.streams)
         unbind_layers(network.trunk)

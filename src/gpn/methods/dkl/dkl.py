@@ -59,8 +59,7 @@ class DKLConfig(NetworkConfig):
         Length of the natural-gradient steps of q(u) during training. None is 0.1 for regression,
         whose likelihood is conjugate, and 0.003 for classes, where longer steps do not converge.
     alone
-        For classes: the number of pretraining steps of the network, as a fraction of
-        `train.steps`.
+        For classes: pretraining steps of the network, as a fraction of `train.steps`.
     """
 
     embedding_dim: int = 2
@@ -120,7 +119,7 @@ def _pretrain(
     embedding: "Embedding", task: Task, config: DKLConfig, seeds: torch.Generator, train: Train
 ) -> None:
     """Minimise the cross-entropy with an ordinary last layer in place of the embedding's."""
-    last = build_sequential(lambda: [nn.Linear(embedding.last.in_features, task.n_outputs)], seeds)
+    last = build_sequential(lambda: [nn.Linear(config.trunk.widths[-1], task.n_outputs)], seeds)
     network = nn.Sequential(embedding.features, embedding.layers[:-1], last.to(task.x_obs))
     batches = LabelBatches(len(task.x_obs), config.train.label_batch, seeds)
 
@@ -149,20 +148,16 @@ class Embedding(nn.Module):
         sizes = (size, *trunk.widths, config.embedding_dim)
         self.layers = build_sequential(lambda: mlp(sizes, trunk.activation, trunk.dropout), rng)
 
-    @property
-    def last(self) -> nn.Linear:
-        return cast(nn.Linear, self.layers[-1])
-
     def forward(self, x: Inputs) -> Float[Tensor, "n e"]:
         return self.layers(self.features(x)).tanh()
 
     @torch.no_grad()
     def spread(self, x: Inputs, std: float = 0.5) -> None:
         """Rescale the last layer so that the rows of `x` fill the box before training."""
-        raw = self.layers(self.features(x))
+        last, raw = cast(nn.Linear, self.layers[-1]), self.layers(self.features(x))
         scale = std / raw.std(0, correction=0).clamp_min(1e-6)
-        self.last.weight.mul_(scale[:, None])
-        self.last.bias.sub_(raw.mean(0)).mul_(scale)
+        last.weight.mul_(scale[:, None])
+        last.bias.sub_(raw.mean(0)).mul_(scale)
 
 
 class DKLPosterior(LinearGaussianPosterior):
@@ -199,6 +194,5 @@ class DKLPosterior(LinearGaussianPosterior):
         state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         example = next(value for value in state.values() if value.is_floating_point())
         embedding.to(example).load_state_dict(state)
-        mean, root = tensors["grid_mean"], tensors["grid_root"]
-        noise_std = float(tensors["noise_std"]) or None
-        return cls(embedding, tensors["grid"], mean, root, noise_std, signature, config)
+        q_u = (tensors[name] for name in ("grid", "grid_mean", "grid_root"))
+        return cls(embedding, *q_u, float(tensors["noise_std"]) or None, signature, config)

@@ -8,8 +8,7 @@ Member j minimises data(f_j(x_obs), y_obs) plus the term that `regularise` names
                   (Roderick et al. 2022, its equation for the output-regularised ensemble)
     "none"        nothing: a deep ensemble (Lakshminarayanan et al. 2017)
 
-All members train together, along one tensor axis. An ensemble has as many functions as members:
-further draws repeat them.
+All members train together, along one tensor axis; more draws than members repeat them.
 
 Differences from the originals: members share their minibatches, but not their initial values and
 anchors; plain members have no variance output and no adversarial examples; Pearce et al. anchor

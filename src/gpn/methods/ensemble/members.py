@@ -37,11 +37,10 @@ class Members(nn.Module):
         self.activation = ACTIVATIONS[trunk.activation]()
 
     def forward(self, x: Inputs) -> Functions:
-        *inner, last = self.layers
         hidden = self.features(x)
-        for layer in inner:
+        for layer in self.layers[:-1]:
             hidden = self.activation(layer(hidden))
-        return last(hidden)
+        return self.layers[-1](hidden)
 
     def pick(self, which: Int[Tensor, "s"]) -> "Members":
         """A copy with only the members `which`, in that order."""

@@ -44,11 +44,9 @@ class MCMCConfig(Config):
         "mh" (many cheap steps) or "hmc" (a path of gradients per step).
     n_chains, warmup, draws, thin
         Parallel chains; steps before the first draw; draws per chain, one every `thin` steps.
-    path_length
-        For "hmc": the longest path, in units of the prior's standard deviation; π/2 is a quarter
-        of the prior's period.
-    max_leapfrog
-        For "hmc": the largest number of gradients in one path.
+    path_length, max_leapfrog
+        For "hmc": the longest path, in units of the prior's standard deviation (π/2 is a quarter
+        of the prior's period), and the largest number of gradients in it.
     noise_std
         σ_ε of a regression.
     n_probes, max_rhat
@@ -86,8 +84,7 @@ class MCMC:
 
     def fit(self, task: Task, rng: Rng = None, *, progress: bool | None = None) -> "MCMCPosterior":
         """Run the chains from draws of the prior; warn if they have not converged."""
-        config = self.config
-        device = as_device(config.device)
+        config, device = self.config, as_device(self.config.device)
         generator, moved = as_generator(rng, device), task.to(device, DTYPES[config.dtype])
         network = WhitenedNetwork(config.prior, task.signature)
         potential = partial(network.potential, task=moved, noise_std=config.noise_std)
