@@ -1,17 +1,14 @@
-"""CIFAR-10: the folder and the archive read alike, and the archive is not trusted."""
+"""CIFAR-10: the folder and the archive give the same images, and both must be official."""
 
-import gzip
 import io
 import tarfile
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from gpn.data import DataError, ImagePart, MissingData, cifar, images
+from gpn.data import DataError, ImagePart, MissingData, images
 
 BATCHES = [f"data_batch_{i}.bin" for i in range(1, 6)]
 
@@ -84,13 +81,18 @@ def test_the_archive_stands_in_for_an_incomplete_folder(tmp_path: Path) -> None:
     check_train(images("cifar10", tmp_path).train)
 
 
-@pytest.mark.parametrize("kind", ["folder", "archive"])
-def test_official_checksums_are_checked(tmp_path: Path, kind: str) -> None:
-    if kind == "folder":
-        write_folder(tmp_path, ALL)
-    else:
-        write_tar(tmp_path, archived(ALL))
+def test_official_checksums_are_checked(tmp_path: Path) -> None:
+    write_folder(tmp_path, ALL)
     with pytest.raises(DataError, match=r"test_batch.*803d5f7f4d78ea53de84dbe85f74fb6d, got"):
+        _ = images("cifar10", tmp_path).test
+
+
+def test_only_the_official_archive_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tar(tmp_path, archived(ALL))
+    monkeypatch.setattr("tarfile.open", lambda *_, **__: pytest.fail("opened"))
+    with pytest.raises(DataError, match="c32a1d4ab5d03f1284b67883e8d87530, got"):
         _ = images("cifar10", tmp_path).test
 
 
@@ -120,77 +122,3 @@ def test_a_truncated_archive_is_a_data_error_wherever_it_ends(tmp_path: Path) ->
         path.write_bytes(whole[:end])
         with pytest.raises(DataError, match=r"cifar-10-binary\.tar\.gz.*get it again"):
             _ = images("cifar10", tmp_path).train
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_a_mutated_archive_never_raises_anything_else(tmp_path: Path) -> None:
-    path = tmp_path / "cifar-10-binary.tar.gz"
-    write_tar(tmp_path, archived({"test_batch.bin": ALL["test_batch.bin"]}))
-    plain = gzip.decompress(path.read_bytes())
-    right = images("cifar10", tmp_path).test.x
-    refused = 0
-    for place in range(0, 512, 3):
-        path.write_bytes(
-            gzip.compress(plain[:place] + bytes([plain[place] ^ 0x55]) + plain[place + 1 :], 1)
-        )
-        try:
-            assert torch.equal(images("cifar10", tmp_path).test.x, right)
-        except DataError:
-            refused += 1
-    assert refused > 100  # a tar header has a checksum
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-    "name", ["../cifar-10-batches-bin/test_batch.bin", "/test_batch.bin", "test_batch.bin"]
-)
-def test_a_member_elsewhere_is_no_member(tmp_path: Path, name: str) -> None:
-    """A path that leads out of the archive is neither followed nor mistaken for the official."""
-    inner = tmp_path / "inner"
-    inner.mkdir()
-    write_tar(inner, [regular(name, ALL["test_batch.bin"])])
-    with pytest.raises(DataError, match=r"test_batch\.bin.* must be in cifar-10-batches-bin/"):
-        _ = images("cifar10", inner).test
-    assert [path.name for path in tmp_path.rglob("*")] == ["inner", "cifar-10-binary.tar.gz"]
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE])
-def test_links_are_not_followed(tmp_path: Path, kind: bytes) -> None:
-    link = tarfile.TarInfo("cifar-10-batches-bin/test_batch.bin")
-    link.type, link.linkname = kind, "elsewhere.bin"
-    write_tar(tmp_path, [regular("elsewhere.bin", ALL["test_batch.bin"]), (link, b"")])
-    with pytest.raises(DataError, match="must be a plain file"):
-        _ = images("cifar10", tmp_path).test
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
-def test_a_giant_member_allocates_nothing(
-    tmp_path: Path, little_memory: Callable[[], AbstractContextManager[None]], kind: bytes
-) -> None:
-    """Neither the size of a file nor that of a header of headers is believed."""
-    member = tarfile.TarInfo("cifar-10-batches-bin/test_batch.bin")
-    member.size, member.type = 1 << 40, kind
-    path = tmp_path / "cifar-10-binary.tar.gz"
-    path.write_bytes(gzip.compress(member.tobuf(tarfile.GNU_FORMAT) + bytes(64 << 20), 1))
-    with little_memory(), pytest.raises(DataError, match=r"claim of|header must fit"):
-        _ = images("cifar10", tmp_path).test
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_a_file_of_holes_is_refused(tmp_path: Path) -> None:
-    """A sparse member is as large as it says, at no cost in the archive."""
-    member, _ = regular("cifar-10-batches-bin/test_batch.bin", b"")
-    member.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(3073 * 1000)}
-    write_tar(tmp_path, [(member, b"")])
-    with pytest.raises(DataError, match="must be a plain file"):
-        _ = images("cifar10", tmp_path).test
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_the_search_for_a_member_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cifar, "MAX_MEMBERS", 3)
-    write_tar(tmp_path, [regular(f"{i}.txt", b"") for i in range(3)] + archived(ALL))
-    with pytest.raises(DataError, match=r"test_batch\.bin.* must be in"):
-        _ = images("cifar10", tmp_path).test

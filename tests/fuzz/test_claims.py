@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz.test_fuzz import ROOT, environment
 
-FORMATS = {"idx", "idx.gz", "cifar tar.gz", "npz", "posterior file", "csv.gz", "parquet"}
+FORMATS = {"idx", "idx.gz", "npz", "posterior file", "csv.gz", "parquet"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")

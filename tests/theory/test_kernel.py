@@ -2,17 +2,45 @@
 
 import pytest
 import torch
+from torch import Tensor
 
-from gpn.core.priors.kernel import kolmogorov_rule
+from gpn.core.priors.kernel import KOLMOGOROV_NODES, KOLMOGOROV_WEIGHTS
 from gpn.core.priors.prior import MLPPrior
 
 
+def kolmogorov_rule(n_nodes: int) -> tuple[Tensor, Tensor]:
+    """Gauss quadrature for Kolmogorov's distribution: recurrence (Stieltjes), then Golub-Welsch."""
+    grid = torch.linspace(0.15, 3.5, 4001, dtype=torch.float64)
+    order = torch.arange(1, 60, dtype=torch.float64)[:, None]
+    series = -((-1.0) ** order) * order**2 * torch.exp(-2 * order**2 * grid**2)
+    mass = (8 * grid * series.sum(0)).clamp_min(0.0)
+    mass /= mass.sum()
+    before, current, norm_before = torch.zeros_like(grid), torch.ones_like(grid), 1.0
+    diagonal, off_diagonal = [], []
+    for _ in range(n_nodes):
+        norm = float((mass * current**2).sum())
+        centre = float((mass * grid * current**2).sum()) / norm
+        ratio = norm / norm_before
+        before, current = current, (grid - centre) * current - ratio * before
+        diagonal.append(centre)
+        off_diagonal.append(ratio**0.5)
+        norm_before = norm
+    links = torch.tensor(off_diagonal[1:], dtype=torch.float64)
+    jacobi = torch.diag(torch.tensor(diagonal, dtype=torch.float64))
+    nodes, vectors = torch.linalg.eigh(jacobi + torch.diag(links, 1) + torch.diag(links, -1))
+    return nodes, vectors[0] ** 2
+
+
+def test_the_quadrature_is_gaussian() -> None:
+    nodes, weights = kolmogorov_rule(len(KOLMOGOROV_NODES))
+    assert nodes.tolist() == pytest.approx(KOLMOGOROV_NODES, rel=1e-12)
+    assert weights.tolist() == pytest.approx(KOLMOGOROV_WEIGHTS, rel=1e-9)
+
+
 def test_tanh_is_a_scale_mixture_of_erf() -> None:
-    nodes, weights = kolmogorov_rule()
     u = torch.linspace(-12, 12, 999, dtype=torch.float64)
-    mixture = sum(
-        weight * torch.erf(u / (2**0.5 * node)) for node, weight in zip(nodes, weights, strict=True)
-    )
+    rule = zip(KOLMOGOROV_NODES, KOLMOGOROV_WEIGHTS, strict=True)
+    mixture = sum(weight * torch.erf(u / (2**0.5 * node)) for node, weight in rule)
     assert (mixture - u.tanh()).abs().max() < 1.5e-5
 
 

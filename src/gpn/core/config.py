@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import warnings
 from abc import ABCMeta
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -56,44 +57,37 @@ def _current_names(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 def require_positive(owner: Config, *names: str) -> None:
     """Raise unless each named setting is a positive number."""
-    for name in names:
-        value = getattr(owner, name)
-        if not _is_positive(value):
-            raise ValueError(f"{name} must be positive, got {name}={value!r:.60}.")
+    _require(owner, names, _is_positive, "be positive")
 
 
 def require_not_negative(owner: Config, *names: str) -> None:
     """Raise unless each named setting is zero or a positive number."""
-    for name in names:
-        value = getattr(owner, name)
-        if value != 0 and not _is_positive(value):
-            raise ValueError(
-                f"{name} must not be negative, got {value!r:.60}; use at most {MAX_SETTING:g}."
-            )
+    _require(owner, names, lambda value: value == 0 or _is_positive(value), "not be negative")
 
 
 def require_positive_if_given(owner: Config, *names: str) -> None:
     """Raise unless each named setting is a positive number, or None."""
+    rule = f"be positive, or None for a choice by the fit, and at most {MAX_SETTING:g}"
+    _require(owner, names, lambda value: value is None or _is_positive(value), rule)
+
+
+def require_counts(owner: Config, *names: str) -> None:
+    """Raise unless each named setting is a whole number of at least 1."""
+    _require(owner, names, is_count, "be a whole number of at least 1")
+
+
+def _require(
+    owner: Config, names: tuple[str, ...], holds: Callable[[Any], bool], rule: str
+) -> None:
     for name in names:
         value = getattr(owner, name)
-        if value is not None and not _is_positive(value):
-            raise ValueError(
-                f"{name} must be positive, or None for a choice by the fit, and at most "
-                f"{MAX_SETTING:g}, got {value!r:.60}."
-            )
+        if not holds(value):
+            raise ValueError(f"{name} must {rule}, got {value!r:.60}.")
 
 
 def _is_positive(value: Any) -> bool:
     """Larger numbers than `MAX_SETTING` would overflow in a fit."""
     return isinstance(value, Real) and bool(0 < value <= MAX_SETTING)  # type: ignore[operator]
-
-
-def require_counts(owner: Config, *names: str) -> None:
-    """Raise unless each named setting is a whole number of at least 1."""
-    for name in names:
-        value = getattr(owner, name)
-        if not is_count(value):
-            raise ValueError(f"{name} must be a whole number of at least 1, got {name}={value!r}.")
 
 
 def require_sizes(sizes: tuple[int, ...]) -> None:

@@ -3,6 +3,7 @@
 Memory grows with the bytes that are there, never with the sizes that a header claims.
 """
 
+import hashlib
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Protocol
 
-from gpn.data.store import DataError, Source
+from gpn.data.store import DataError, Source, check_md5
 
 CHUNK_BYTES = 1 << 20
 MAX_ARRAY_BYTES = 4 << 30  # more than any array of the known data sets
@@ -42,6 +43,13 @@ def opened(path: Path, source: Source) -> Iterator[BufferedReader]:
     """`path` open for reading, and for `parsing`."""
     with path.open("rb") as file, parsing(path, source):
         yield file
+
+
+def check_file(source: Source, path: Path, stream: BufferedReader) -> None:
+    """Raise unless the open file at `path` has an official checksum; go back to its start."""
+    digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
+    check_md5(source, path.name, path, digest.hexdigest())
+    stream.seek(0)
 
 
 def read_exactly(stream: Readable, size: int) -> bytearray:

@@ -1,14 +1,13 @@
 """SVHN, cropped digits, in the official MATLAB files: X (32, 32, 3, n), y with 10 for digit 0."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from gpn.data.image_part import ImagePart, PartName
-from gpn.data.safe_read import opened
-from gpn.data.store import Source, check_md5, locate
+from gpn.data.safe_read import check_file, opened
+from gpn.data.store import Source, locate
 
 SVHN = Source(
     "svhn",
@@ -27,12 +26,9 @@ def read_part(source: Source, part: PartName, folder: Path) -> ImagePart:
     """One part of SVHN. The checksum comes first: scipy parses no file but the official ones."""
     from scipy.io import loadmat
 
-    file = f"{part}_32x32.mat"
-    path = locate(source, file, folder)
+    path = locate(source, f"{part}_32x32.mat", folder)
     with opened(path, source) as stream:
-        digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
-        check_md5(source, file, path, digest.hexdigest())
-        stream.seek(0)
+        check_file(source, path, stream)
         arrays = loadmat(stream, variable_names=tuple(DTYPES))
         _check(arrays)
         x = torch.from_numpy(arrays["X"].transpose(3, 2, 0, 1).copy())

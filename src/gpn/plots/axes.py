@@ -18,7 +18,7 @@ def as_tensor(values: Any) -> Tensor:
         return torch.as_tensor(values).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
-            f"plotted values must be numbers in an array, got {type(values).__name__} ({error})."
+            f"what is drawn must be numbers in an array, got {type(values).__name__} ({error})."
         ) from error
 
 
