@@ -203,7 +203,7 @@ def report(
         known = _model(model, device)
         others = None if pool is None else frames.read(pool, known.columns.categories)
         rows = frames.read(table, known.texts)
-        write_report(known, rows, others, out, tell=tell)
+        write_report(known, rows, others, out, on_progress=tell)
         _result({"rows": len(rows), "out": str(out), "bytes": out.stat().st_size}, as_json)
 
 
