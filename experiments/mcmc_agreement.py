@@ -18,8 +18,8 @@ from experiments import harness
 from gpn.core.priors.prior import MLPPrior
 from gpn.data import SIX_POINTS_NOISE_STD, six_points
 from gpn.methods.gp import GP, GPConfig, GPPosterior
-from gpn.methods.mcmc.convergence import effective_sample_size, split_rhat
 from gpn.methods.mcmc import MCMC, MCMCConfig, MCMCPosterior
+from gpn.methods.mcmc.convergence import effective_sample_size, split_rhat
 from gpn.metrics import draws_w2
 
 GRID = torch.linspace(-2, 2, 81)[:, None]

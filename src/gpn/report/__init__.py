@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpn.core.files import write_whole
+from gpn.core.files import write_atomically
 from gpn.tables.column_types import TableError
 from gpn.tables.encoder import as_table
 from gpn.tables.files import temporary
@@ -52,7 +52,7 @@ def write_report(
     os.unlink(temporary(path))  # fail before the computation if `out` cannot be written
     data = report_data(model, test, pool, step)
     step("writing the page")
-    write_whole(path, render(data).encode())
+    write_atomically(path, render(data).encode())
     return path
 
 
