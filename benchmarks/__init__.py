@@ -1,1 +1,1 @@
-"""How fast it is: ratios of two things that are measured in turn in one process."""
+"""How fast gpn is: ratios of two things that are measured in turn in one process."""

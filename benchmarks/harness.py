@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-import gpn
-from experiments import results
+from experiments import harness
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -27,13 +26,16 @@ class Row:
     unit: str
     against: str | None = None
 
+    def __str__(self) -> str:
+        return self.unit if self.value is None else f"{self.value:.4g} {self.unit}"
+
 
 def in_turn(
     works: Mapping[str, Callable[[], Any]], repeats: int, warm_ups: int, device: torch.device
 ) -> dict[str, float]:
-    """Median seconds of each, all taken one after the other `repeats` times.
+    """Median seconds of each work over `repeats` rounds: A, B, A, B, ...
 
-    The first `warm_ups` rounds are not counted; the device's queue is empty at both ends.
+    The first `warm_ups` rounds are not counted.
     """
     rounds = [
         {name: seconds(work, device) for name, work in works.items()}
@@ -43,57 +45,47 @@ def in_turn(
 
 
 def seconds(work: Callable[[], Any], device: torch.device) -> float:
-    """Wall time of `work`, once everything that it asked of the device is done."""
-    wait(device)
+    """Wall time of `work`; the device's queue is empty at both ends."""
+    synchronise(device)
     started = time.perf_counter()
     work()
-    wait(device)
+    synchronise(device)
     return time.perf_counter() - started
 
 
-def wait(device: torch.device) -> None:
+def synchronise(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def ratio(
-    what: str, times: Mapping[str, float], ours: str, theirs: str, wanted: str = ""
+    what: str, times: Mapping[str, float], ours: str, theirs: str, target: str = ""
 ) -> list[Row]:
-    """Both times, and how many times the other's ours is."""
+    """Both times, and ours divided by theirs."""
     return [
         Row(f"{what}: {ours}", times[ours], "s"),
         Row(f"{what}: {theirs}", times[theirs], "s"),
-        Row(f"{what}: ratio", times[ours] / times[theirs], "times", f"{theirs}{wanted}"),
+        Row(f"{what}: ratio", times[ours] / times[theirs], "times", f"{theirs}{target}"),
     ]
 
 
 def save(folder: Path, name: str, device: torch.device, rows: list[Row]) -> Path:
-    """The rows so far, with the hardware and the versions that they were measured with."""
+    """The rows so far, with hardware and versions."""
     report = {
         "name": name,
-        "device": results.device(device),
-        "versions": {"gpn": gpn.__version__, **results.versions()},
+        "device": harness.hardware(device),
+        "versions": harness.versions(),
         "machine": f"{platform.machine()}, {os.cpu_count()} CPU cores",
         "rows": [asdict(row) for row in rows],
     }
-    return results.save(folder / f"{name}.json", report)
+    return harness.save(folder / f"{name}.json", report)
 
 
 def table(folder: Path) -> str:
-    """Every result file as a table, one line per row."""
-    reports = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    lines = ["| benchmark | what | value | against | on |", "|---|---|---|---|---|"]
-    for report in reports:
-        lines += [_line(report, Row(**row)) for row in report["rows"]]
-    return "\n".join(lines)
-
-
-def _line(report: dict[str, Any], row: Row) -> str:
-    return (
-        f"| {report['name']} | {row.what} | {shown(row)} | {row.against or ''} "
-        f"| {report['device']} |"
-    )
-
-
-def shown(row: Row) -> str:
-    return row.unit if row.value is None else f"{row.value:.4g} {row.unit}"
+    """Every result file as one Markdown table."""
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        report = json.loads(path.read_text())
+        for row in (Row(**fields) for fields in report["rows"]):
+            rows.append([report["name"], row.what, str(row), row.against or "", report["device"]])
+    return harness.markdown(["benchmark", "what", "value", "against", "on"], rows)

@@ -1,6 +1,6 @@
-"""`gpn predict` over five million rows: is memory flat, and how many rows go through in a second?
+"""Memory and throughput of `gpn predict` over five million rows.
 
-The command itself runs, as a process of its own; its resident memory is read every second (Linux).
+The command runs as a process of its own; its resident memory is read every second (Linux).
 """
 
 import os
@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 
 import gpn
+from benchmarks.context import BenchmarkContext
 from benchmarks.harness import Row
-from benchmarks.place import Place
 from gpn.tables.model import fit_table
 
-ROWS, COLUMNS, PIECE = 5_000_000, 8, 20_000
-EVERY, FLAT = 1.0, 1.05
+N_ROWS, N_COLUMNS, CHUNK_ROWS = 5_000_000, 8, 20_000
+INTERVAL_SECONDS, MAX_GROWTH = 1.0, 1.05
 CONFIG = gpn.GPNConfig(
     anchor="independent",
     beta=0.1,
@@ -30,9 +30,9 @@ CONFIG = gpn.GPNConfig(
 
 
 def table(n: int, seed: int, spread: float = 1.0) -> pd.DataFrame:
-    values = np.random.default_rng(seed).uniform(-spread, spread, (n, COLUMNS))
-    made = pd.DataFrame(values, columns=[f"x{i}" for i in range(COLUMNS)])
-    return made.assign(y=np.sin(3 * made["x0"]) + made["x1"] * made["x2"])
+    values = np.random.default_rng(seed).uniform(-spread, spread, (n, N_COLUMNS))
+    frame = pd.DataFrame(values, columns=[f"x{i}" for i in range(N_COLUMNS)])
+    return frame.assign(y=np.sin(3 * frame["x0"]) + frame["x1"] * frame["x2"])
 
 
 def write_model(path: Path) -> None:
@@ -41,23 +41,18 @@ def write_model(path: Path) -> None:
 
 
 def write_rows(path: Path, rows: int) -> None:
-    """A CSV of so many rows, one piece again and again."""
-    head, body = (
-        table(min(rows, PIECE), 2, 1.5)
-        .drop(columns="y")
-        .to_csv(index=False, float_format="%.5f")
-        .split("\n", 1)
-    )
+    """A CSV of so many rows, one chunk repeated."""
+    chunk = table(min(rows, CHUNK_ROWS), 2, 1.5).drop(columns="y")
+    head, body = chunk.to_csv(index=False, float_format="%.5f").split("\n", 1)
+    lines = body.splitlines(keepends=True)
     with path.open("w") as file:
         file.write(head + "\n")
-        for _ in range(rows // PIECE):
-            file.write(body)
-        if rows % PIECE:
-            file.writelines(body.splitlines(keepends=True)[: rows % PIECE])
+        for first in range(0, rows, CHUNK_ROWS):
+            file.writelines(lines[: rows - first])
 
 
 def resident(pid: int) -> float | None:
-    """Megabytes of the process that are in memory; None once it has ended."""
+    """Megabytes of the process in memory; None once it has ended."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -66,29 +61,29 @@ def resident(pid: int) -> float | None:
     return int(found[0].split()[1]) / 1024 if found else None
 
 
-def watched(command: list[str], env: dict[str, str]) -> tuple[float, list[float]]:
-    """Seconds that the command took, and its memory at every second."""
+def watch(command: list[str], env: dict[str, str]) -> tuple[float, list[float]]:
+    """The seconds of the command, and its memory at every second."""
     started, memory = time.monotonic(), []
     child = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
     while child.poll() is None:
         if (now := resident(child.pid)) is not None:
             memory.append(now)
-        time.sleep(EVERY)
+        time.sleep(INTERVAL_SECONDS)
     if child.returncode:
         raise RuntimeError(f"{' '.join(command[:4])} must end well, got status {child.returncode}.")
     return time.monotonic() - started, memory
 
 
-def soak(place: Place) -> Iterator[Row]:
-    """Memory and speed of `gpn predict` over five million rows; what it wrote is gone again."""
-    rows = place.choose(ROWS, PIECE)
+def soak(context: BenchmarkContext) -> Iterator[Row]:
+    """Memory and throughput of `gpn predict` over five million rows."""
+    rows = context.size(N_ROWS, CHUNK_ROWS)
     with tempfile.TemporaryDirectory() as folder:
         model, new, scored = (Path(folder) / name for name in ("m.gpn", "new.csv", "scored.csv"))
         write_model(model)
         write_rows(new, rows)
         command = [sys.executable, "-m", "gpn", "predict", str(model), str(new)]
         env = {**os.environ, "PYTHONWARNINGS": "ignore"}
-        seconds, memory = watched([*command, "--out", str(scored)], env)
+        seconds, memory = watch([*command, "--out", str(scored)], env)
         written = scored.stat().st_size / 1e6
     yield from report(rows, seconds, memory, written)
 
@@ -96,7 +91,7 @@ def soak(place: Place) -> Iterator[Row]:
 def report(rows: int, seconds: float, memory: list[float], written: float) -> list[Row]:
     half = len(memory) // 2
     first, second = max(memory[:half], default=0.0), max(memory[half:], default=0.0)
-    what = f"gpn predict, {rows:,} rows of {COLUMNS} columns, CSV to CSV"
+    what = f"gpn predict, {rows:,} rows of {N_COLUMNS} columns, CSV to CSV"
     growth = round(second / max(first, 1e-9), 4)
     return [
         Row(f"{what}: time", round(seconds, 1), "s"),
@@ -104,5 +99,5 @@ def report(rows: int, seconds: float, memory: list[float], written: float) -> li
         Row(f"{what}: written", round(written, 1), "MB"),
         Row("peak memory, first half of the time", round(first, 1), "MB"),
         Row("peak memory, second half of the time", round(second, 1), "MB"),
-        Row("second half against first", growth, "times", f"≤ {FLAT}"),
+        Row("second half against first", growth, "times", f"≤ {MAX_GROWTH}"),
     ]

@@ -1,31 +1,46 @@
-"""`python -m experiments run | again | shares | scalability | table TASK`, `figure NAME`, `all`."""
+"""The paper's protocol: `python -m experiments COMMAND`; each command resumes where it stopped."""
 
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from experiments.paper.settings import METHODS, PLANS
+from experiments import harness
+from experiments.paper import contamination, figures, protocol, scalability
+from experiments.paper.context import RunContext
+from experiments.paper.plans import METHODS, PLANS
+from experiments.paper.table import tables
+from experiments.paper.tasks.images import CIFAR10_OOD
 from gpn import TrainConfig, data
+from gpn.data.image_set import OFFICIAL
 
-if TYPE_CHECKING:
-    from experiments.paper.place import Place
-
-QUICK = {"superconductor": 0.1, "superconductor-grouped": 0.1, "mnist": 0.01, "cifar10": 0.005}
-GROWN = ("superconductor", "cifar10")
-SHARED = tuple(task for task, plan in PLANS.items() if plan.settings_of is None)
-FIGURES = ("scalability", "roc", "boxes", "shares", "active-learning")
+QUICK_SHARE = {
+    "superconductor": 0.1,
+    "superconductor-grouped": 0.1,
+    "mnist": 0.01,
+    "cifar10": 0.005,
+}
+CONTAMINATION_TASKS = tuple(task for task, plan in PLANS.items() if plan.settings_of is None)
+RENAMED = {"again": "confirm", "shares": "contamination"}
 MAX_SEED = 2**32 - 1
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(_renamed(sys.argv[1:] if arguments is None else arguments))
     try:
         COMMANDS[options.command](options)
-    except (data.DataError, OSError) as error:  # data, results or folders that are not as needed
+    except (data.DataError, OSError) as error:  # missing or broken data, results or folders
         _refuse(error)
+
+
+def _renamed(arguments: list[str]) -> list[str]:
+    """Former names of commands and figures still work, with a warning."""
+    for name in RENAMED.keys() & arguments[:2]:
+        warnings.warn(f"{name} is now called {RENAMED[name]}.", FutureWarning, stacklevel=3)
+    return [RENAMED.get(word, word) for word in arguments[:2]] + arguments[2:]
 
 
 def _refuse(error: object) -> NoReturn:
@@ -33,62 +48,39 @@ def _refuse(error: object) -> NoReturn:
     sys.exit(f"error: {' '.join(str(error).splitlines())}")
 
 
-def _table(options: argparse.Namespace) -> None:
-    from experiments.paper.table import more, table
-
-    print(f"{table(options.task)}\n\n{more(options.task)}")
-
-
-def _figure(options: argparse.Namespace) -> None:
-    from experiments.paper.figures import figure
-
-    print(figure(options.name))
-
-
 def _run(options: argparse.Namespace) -> None:
     _run_task(options.task, _methods(options) or PLANS[options.task].methods, options)
 
 
-def _run_task(task: str, chosen: Iterable[str], options: argparse.Namespace) -> None:
-    from experiments.paper.run import final, run_method, run_seed, trial
-
-    place, setting, seed = _place(task, options), options.setting, options.seed
-    for method in chosen:
-        if setting is None and seed is None:
-            run_method(task, method, place)
-        elif setting is None:
-            run_seed(task, method, seed, place)
-        elif seed is None:
-            trial(task, method, setting, place)
-        else:
-            final(task, method, setting, seed, place)
-
-
-def _again(options: argparse.Namespace) -> None:
-    from experiments.paper.run import run_again
-
-    methods, place = _methods(options) or ("gpn",), _place(options.task, options)
+def _run_task(task: str, methods: Iterable[str], options: argparse.Namespace) -> None:
+    context, setting, seed = _context(task, options), options.setting, options.seed
     for method in methods:
-        run_again(options.task, method, place)
+        if setting is not None:
+            protocol.run_one(context, method, setting, seed)
+        elif seed is not None:
+            protocol.run_seed(context, method, seed)
+        else:
+            protocol.run_method(context, method)
 
 
-def _shares(options: argparse.Namespace) -> None:
-    from experiments.paper.pool_share import run_shares
+def _confirm(options: argparse.Namespace) -> None:
+    methods, context = _methods(options) or ("gpn",), _context(options.task, options)
+    for method in methods:
+        protocol.confirm(context, method)
 
-    print(run_shares(options.task, _place(options.task, options), only=options.seed))
+
+def _contamination(options: argparse.Namespace) -> None:
+    print(contamination.run_contamination(_context(options.task, options), seed=options.seed))
 
 
 def _scalability(options: argparse.Namespace) -> None:
-    from experiments.paper.scalability import run_scalability
-
-    print(run_scalability(options.task, _place(options.task, options)))
+    print(scalability.run_scalability(_context(options.task, options)))
 
 
 def _all(options: argparse.Namespace) -> None:
-    """Every task, then what follows from all of its runs, then tables and figures.
+    """Every task, then contamination and scalability, then all tables and figures.
 
-    What follows is left out of a quick look, and where one setting or one seed was asked for.
-    Tables and figures are of the full results, so that a quick look has none.
+    A quick run ends with the tasks; contamination and scalability need all settings and seeds.
     """
     for task, plan in PLANS.items():
         wanted = options.method or plan.methods
@@ -96,49 +88,39 @@ def _all(options: argparse.Namespace) -> None:
     if options.quick:
         return
     if options.setting is None and options.seed is None:
-        _what_follows(options)
-    _show()
-
-
-def _what_follows(options: argparse.Namespace) -> None:
-    from experiments.paper import pool_share, scalability
-
-    wanted = options.method or METHODS
-    sharing = [name for name in pool_share.METHODS if name in wanted]
-    growing = [name for name in scalability.METHODS if name in wanted]
-    for task in SHARED if sharing else ():
-        print(pool_share.run_shares(task, _place(task, options), methods=sharing))
-    for task in GROWN if growing else ():
-        print(scalability.run_scalability(task, _place(task, options), methods=growing))
-
-
-def _show() -> None:
-    """Every table, and every figure that there are files for."""
-    from experiments.paper.figures import figure
-    from experiments.paper.table import more, table
-
+        _follow_ups(options)
     for task in PLANS:
-        print(f"\n{task}\n\n{table(task)}\n\n{more(task)}")
-    for name in FIGURES:
+        print(f"\n{task}\n\n{tables(task)}")
+    for name in figures.FIGURES:
         try:
-            print(figure(name))
+            print(figures.figure(name))
         except FileNotFoundError as error:
             print(f"no figure {name}: {error}")
 
 
+def _follow_ups(options: argparse.Namespace) -> None:
+    wanted = options.method or METHODS
+    contaminated = [name for name in contamination.METHODS if name in wanted]
+    timed = [name for name in scalability.METHODS if name in wanted]
+    for task in CONTAMINATION_TASKS if contaminated else ():
+        print(contamination.run_contamination(_context(task, options), methods=contaminated))
+    for task in scalability.GROUP_SIZE if timed else ():
+        print(scalability.run_scalability(_context(task, options), methods=timed))
+
+
 COMMANDS = {
-    "table": _table,
-    "figure": _figure,
+    "table": lambda options: print(tables(options.task)),
+    "figure": lambda options: print(figures.figure(options.name)),
     "run": _run,
-    "again": _again,
-    "shares": _shares,
+    "confirm": _confirm,
+    "contamination": _contamination,
     "scalability": _scalability,
     "all": _all,
 }
 
 
 def _methods(options: argparse.Namespace) -> list[str] | None:
-    """Those that were asked for, if the task has them all."""
+    """The methods of --method, if the task has them all."""
     known = PLANS[options.task].methods
     for method in options.method or ():
         if method not in known:
@@ -146,50 +128,36 @@ def _methods(options: argparse.Namespace) -> list[str] | None:
     return options.method
 
 
-def _place(task: str, options: argparse.Namespace) -> "Place":
-    from experiments import results
-    from experiments.paper.place import Place
-
-    _check_device(options.device)
-    ood = _ood(task, options)
-    if not options.quick:
-        return Place(results.RESULTS, options.data, None, options.device, ood)
-    quick, folder = QUICK[task], _quick_folder()
-    place = Place(folder, options.data, quick, options.device, ood)
-    print(
-        f"a quick look at {place.name(task)}: {quick:.1%} of the rows, "
-        f"{place.plan(task).train.steps} steps, one setting, one seed; kept in {folder}"
-    )
-    return place
-
-
-def _check_device(name: str) -> None:
+def _context(task: str, options: argparse.Namespace) -> RunContext:
     try:
-        TrainConfig(device=name).pick_device()
+        TrainConfig(device=options.device).pick_device()
     except ValueError as error:
         _refuse(error)
+    ood = _ood(task, options)
+    if not options.quick:
+        return RunContext(task, harness.RESULTS, options.data, None, options.device, ood)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    share, folder = QUICK_SHARE[task], cache / "gpn" / "quick"  # away from the real results
+    context = RunContext(task, folder, options.data, share, options.device, ood)
+    print(
+        f"quick run of {context.name}: {share:.1%} of the rows, {context.plan.train.steps} steps, "
+        f"one setting, one seed; results in {folder}"
+    )
+    return context
 
 
 def _ood(task: str, options: argparse.Namespace) -> str | None:
-    """The OOD set that was asked for, None for the task's own."""
-    from experiments.paper.images import CIFAR10_OOD
-    from gpn.data.image_set import OFFICIAL
-
+    """The OOD set of --ood, None for the task's own."""
     name = getattr(options, "ood", None)
     if name is None:
         return None
     if task != "cifar10":
-        _refuse(f"--ood must go with cifar10, whose strangers can be changed, got {task}.")
-    data.images(name, options.data)  # whether it can be a name at all; nothing is read yet
+        _refuse(f"--ood must go with cifar10, whose OOD set can be changed, got {task}.")
+    data.images(name, options.data)  # refuses what cannot be a name; reads nothing yet
     bare = name.removesuffix(".npz")
     if bare == CIFAR10_OOD:
         return None
-    return name if bare in OFFICIAL else bare  # svhn.npz is a file, and svhn the official set
-
-
-def _quick_folder() -> Path:
-    """Beside the data in the user's cache: results proper stay as they are."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gpn" / "quick"
+    return name if bare in OFFICIAL else bare  # svhn.npz is a file, svhn the official set
 
 
 def _seed(text: str) -> int:
@@ -203,29 +171,29 @@ def _seed(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="one task: choose settings, then every seed")
-    again = commands.add_parser("again", help="the chosen setting on splits that no choice saw")
-    everything = commands.add_parser("all", help="every task, what follows, tables and figures")
-    shares = commands.add_parser("shares", help="OOD AUC as strangers become rare in the pool")
+    run = commands.add_parser("run", help="one task: choose hyperparameters, then every seed")
+    confirm = commands.add_parser("confirm", help="the chosen hyperparameters on new splits")
+    everything = commands.add_parser("all", help="every task, follow-ups, tables and figures")
+    shares = commands.add_parser("contamination", help="OOD AUC as OOD rows become rare")
     grow = commands.add_parser("scalability", help="OOD AUC against training time")
-    table = commands.add_parser("table", help="print a task's table, from the result files")
+    table = commands.add_parser("table", help="print a task's tables, from the result files")
     figure = commands.add_parser("figure", help="draw a figure, from the result files")
-    for command in (run, again, shares, table):
+    for command in (run, confirm, shares, table):
         command.add_argument("task", choices=PLANS)
-    grow.add_argument("task", choices=GROWN)
-    figure.add_argument("name", choices=FIGURES)
-    for command in (run, again, everything, shares, grow):
+    grow.add_argument("task", choices=scalability.GROUP_SIZE)
+    figure.add_argument("name", choices=figures.FIGURES)
+    for command in (run, confirm, everything, shares, grow):
         command.add_argument("--data", type=Path, help="the data folder (else GPN_DATA)")
         command.add_argument("--device", default="auto")
         command.add_argument("--quick", action="store_true", help="a small share of rows and steps")
-    for command in (run, again, shares, grow):
-        command.add_argument("--ood", metavar="NAME", help="cifar10's strangers: any image set")
-    for command in (run, again, everything):
+    for command in (run, confirm, shares, grow):
+        command.add_argument("--ood", metavar="NAME", help="cifar10's OOD set: any image set")
+    for command in (run, confirm, everything):
         command.add_argument("--method", choices=METHODS, action="append")
     for command in (run, everything):
-        command.add_argument("--setting", type=int, choices=range(5), help="try this one only")
+        command.add_argument("--setting", type=int, choices=range(5), help="only this one")
     for command in (run, everything, shares):
-        command.add_argument("--seed", type=_seed, help="this one only, of the chosen setting")
+        command.add_argument("--seed", type=_seed, help="only this one, of the chosen setting")
     return parser
 
 

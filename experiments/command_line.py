@@ -1,9 +1,9 @@
-"""The command line on the superconductor table, end to end, with defaults, timed.
+"""The gpn command line on the superconductor table, end to end with defaults, timed.
 
     python -m experiments.command_line --data FOLDER
 
-A random fifth of the rows is kept for testing. Labels are the training rows from 13.9 K on, the
-pool is all training rows without target. Writes `results/superconductor/command-line.json`.
+A random fifth of the rows is for testing. Labels are the training rows from 13.9 K on, the pool is
+all training rows without target. Writes `results/superconductor/command-line.json`.
 """
 
 import argparse
@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments import results
-from experiments.paper.superconductor import THRESHOLD
+from experiments import harness
+from experiments.paper.tasks.superconductor import THRESHOLD_KELVIN
 from gpn import data
 
 TARGET = "critical_temp"
 COMMANDS = {
     "fit": ["labeled.csv", "--target", TARGET, "--unlabeled", "pool.csv", "--out", "tc.gpn"],
     "predict": ["tc.gpn", "new.csv", "--out", "scored.csv"],
-    "evaluate": ["tc.gpn", "test.csv", "--strangers", "strangers.csv"],
+    "evaluate": ["tc.gpn", "test.csv", "--strangers", "ood.csv"],
 }
 
 
@@ -37,40 +37,40 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_tables(folder, options.data)
-        said, seconds = {}, {}
+        output, seconds = {}, {}
         for command, arguments in COMMANDS.items():
-            said[command], seconds[command] = run(command, arguments, folder)
-            print(command, f"{seconds[command]:.0f} s", said[command], flush=True)
+            output[command], seconds[command] = run(command, arguments, folder)
+            print(command, f"{seconds[command]:.0f} s", output[command], flush=True)
     report = {
-        "device": results.device(torch.device("cpu")),
-        "versions": results.versions(),
+        "device": harness.hardware(torch.device("cpu")),
+        "versions": harness.versions(),
         "seconds": {**seconds, "all": sum(seconds.values())},
-        "metrics": said["evaluate"],
+        "metrics": output["evaluate"],
     }
-    print(results.save(results.RESULTS / "superconductor" / "command-line.json", report))
+    print(harness.save(harness.RESULTS / "superconductor" / "command-line.json", report))
 
 
 def write_tables(folder: Path, source: Path | None) -> None:
-    """labeled, pool, new, test and strangers, as CSV."""
+    """labeled, pool, new, test and ood, as CSV."""
     import pandas as pd
 
     table = data.superconductivity(source)
     frame = pd.DataFrame(table.x.numpy(), columns=table.columns).assign(**{TARGET: table.y.numpy()})
     order = np.random.default_rng(0).permutation(len(frame))
-    train, test = np.split(order, [int(0.8 * len(frame))])
-    known = frame[TARGET] >= THRESHOLD
-    parts = {
-        "labeled": frame.iloc[train][known.iloc[train]],
-        "pool": frame.iloc[train].drop(columns=TARGET),
-        "new": frame.iloc[test].drop(columns=TARGET),
-        "test": frame.iloc[test][known.iloc[test]],
-        "strangers": frame.iloc[test][~known.iloc[test]].drop(columns=TARGET),
+    train, test = (frame.iloc[rows] for rows in np.split(order, [int(0.8 * len(frame))]))
+    tables = {
+        "labeled": train[train[TARGET] >= THRESHOLD_KELVIN],
+        "pool": train.drop(columns=TARGET),
+        "new": test.drop(columns=TARGET),
+        "test": test[test[TARGET] >= THRESHOLD_KELVIN],
+        "ood": test[test[TARGET] < THRESHOLD_KELVIN].drop(columns=TARGET),
     }
-    for name, part in parts.items():
-        part.to_csv(folder / f"{name}.csv", index=False)
+    for name, rows in tables.items():
+        rows.to_csv(folder / f"{name}.csv", index=False)
 
 
 def run(command: str, arguments: list[str], folder: Path) -> tuple[Any, float]:
+    """What the command prints as JSON, and its seconds."""
     started = time.perf_counter()
     words = [sys.executable, "-m", "gpn", command, *arguments, "--json"]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)

@@ -1,12 +1,11 @@
-"""The two samplers against each other, and both against the exact Gaussian process.
+"""Two MCMC samplers against each other, and both against the exact Gaussian process.
 
     python -m experiments.mcmc_agreement
 
-Six points, noise 0.1, prior networks of 1,024 hidden units. Agreement of Metropolis-Hastings with
-HMC is the split R-hat of all chains together on a grid. The distance to the Gaussian process is
-compared with the Monte-Carlo error: what resampling whole chains, which are independent, does to
-the moments (bootstrap); and, for context, with as many exact draws as the effective sample size.
-Takes some ten minutes; writes experiments/results/mcmc_agreement.json.
+Six points, noise 0.1, prior networks of 1,024 hidden units. Metropolis-Hastings and HMC agree if
+the split R-hat of all their chains on a grid is near 1. The W2 distance to the Gaussian process is
+compared with its Monte-Carlo error (bootstrap over whole chains), and with the W2 of as many exact
+draws as the effective sample size. Takes about ten minutes; writes `results/mcmc_agreement.json`.
 """
 
 import json
@@ -15,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments import results
-from experiments.timing import timed_fit
+from experiments import harness
 from gpn.core.priors.prior import MLPPrior
 from gpn.data import SIX_POINTS_NOISE_STD, six_points
 from gpn.methods.gp import GP, GPConfig, GPPosterior
@@ -43,27 +41,28 @@ def main() -> None:
     truth = GP(GPConfig(noise_std=SIX_POINTS_NOISE_STD)).fit(task)
     posteriors, seconds = {}, {}
     for name, config in SAMPLERS.items():
-        posteriors[name], seconds[name] = timed_fit(MCMC(config), task, 0)
+        posteriors[name], seconds[name] = harness.timed_fit(MCMC(config), task, 0)
     chains = [posterior.chain_values(GRID)[..., 0] for posterior in posteriors.values()]
     report = {
         "problem": "six-points",
         "width": WIDTH,
         "rhat_of_both": float(split_rhat(torch.cat(chains)).max()),
         "samplers": {
-            name: {"seconds": seconds[name], **against(posterior, truth)}
+            name: {"seconds": seconds[name], **compare(posterior, truth)}
             for name, posterior in posteriors.items()
         },
-        "device": results.device(posteriors["hmc"].device),
-        "versions": results.versions(),
+        "device": harness.hardware(posteriors["hmc"].device),
+        "versions": harness.versions(),
     }
-    results.save(results.RESULTS / "mcmc_agreement.json", report)
+    harness.save(harness.RESULTS / "mcmc_agreement.json", report)
     print(json.dumps(report, indent=2))
 
 
-def against(posterior: MCMCPosterior, truth: GPPosterior) -> dict[str, float]:
-    """Convergence on the grid, and the distance to the truth beside that of exact draws.
+def compare(posterior: MCMCPosterior, truth: GPPosterior) -> dict[str, float]:
+    """Convergence on the grid, and the W2 to the truth with that of exact draws.
 
-    As many exact draws as the harmonic mean of the ESS: squared errors go with its inverse.
+    There are as many exact draws as the harmonic mean of the ESS, whose inverse squared errors
+    are proportional to.
     """
     values = posterior.chain_values(GRID)
     ess = effective_sample_size(values[..., 0])
@@ -84,12 +83,12 @@ def against(posterior: MCMCPosterior, truth: GPPosterior) -> dict[str, float]:
 
 def monte_carlo_error(values: Tensor) -> float:
     """The 95 % quantile of the W2 between the moments of resampled chains and of all chains."""
-    everything = values.flatten(0, 1)
-    mean, std, rng = everything.mean(0), everything.std(0), torch.Generator().manual_seed(0)
+    draws, rng = values.flatten(0, 1), torch.Generator().manual_seed(0)
+    mean, std = draws.mean(0), draws.std(0)
     errors = []
     for _ in range(REPLICATES):
-        picked = torch.randint(len(values), (len(values),), generator=rng)
-        errors.append(draws_w2(values[picked].flatten(0, 1), mean, std))
+        chains = torch.randint(len(values), (len(values),), generator=rng)
+        errors.append(draws_w2(values[chains].flatten(0, 1), mean, std))
     return float(torch.stack(errors).quantile(0.95))
 
 

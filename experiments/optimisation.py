@@ -2,9 +2,9 @@
 
     python -m experiments.optimisation --jobs 16
 
-Every method starts from the same Sobol points, 2 d + 2 of them, and asks for one more point thirty
-times. Regret is the gap between the function's maximum and the best value so far. Runs that are on
-disk are not run again; the summary is experiments/results/optimisation.json, its picture beside it.
+Every method starts from the same 2 d + 2 Sobol points and chooses thirty more, one at a time.
+Regret is the function's maximum minus the best value so far. Finished runs are not repeated; the
+summary is `results/optimisation.json`, its figure `results/optimisation.png`.
 """
 
 import argparse
@@ -35,19 +35,19 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from experiments import results
+from experiments import harness
 from gpn.botorch import GPNModel
 from gpn.plots import PALETTE
 
-SUMMARY = results.RESULTS / "optimisation.json"
+SUMMARY = harness.RESULTS / "optimisation.json"
 SEEDS, STEPS = 5, 30
-LIKE: dict[str, Any] = {"negate": True, "dtype": torch.float64}
+OPTIONS: dict[str, Any] = {"negate": True, "dtype": torch.float64}
 FUNCTIONS: dict[str, Callable[[], SyntheticTestFunction]] = {
-    "branin-2": lambda: Branin(**LIKE),
-    "rosenbrock-2": lambda: Rosenbrock(2, **LIKE),
-    "ackley-3": lambda: Ackley(3, **LIKE),
-    "levy-4": lambda: Levy(4, **LIKE),
-    "hartmann-6": lambda: Hartmann(6, **LIKE),
+    "branin-2": lambda: Branin(**OPTIONS),
+    "rosenbrock-2": lambda: Rosenbrock(2, **OPTIONS),
+    "ackley-3": lambda: Ackley(3, **OPTIONS),
+    "levy-4": lambda: Levy(4, **OPTIONS),
+    "hartmann-6": lambda: Hartmann(6, **OPTIONS),
 }
 
 
@@ -68,7 +68,7 @@ def gp_expected_improvement(x: Tensor, y: Tensor, bounds: Tensor, seed: int) -> 
 
 
 def random_search(x: Tensor, y: Tensor, bounds: Tensor, seed: int) -> Tensor:
-    """The Sobol sequence of the first points, continued."""
+    """The next point of the Sobol sequence."""
     return sobol(bounds, len(x) + 1, seed // 1000)[-1:]
 
 
@@ -78,22 +78,16 @@ METHODS = {
     "gp-qlogei": gp_expected_improvement,
     "random": random_search,
 }
-COLORS = {
-    "gpn-qlogei": PALETTE["ours"],
-    "gpn-thompson": PALETTE["light"],
-    "gp-qlogei": PALETTE["orange"],
-    "random": PALETTE["grey"],
-}
-LABELS = {
-    "gpn-qlogei": "GPN, expected improvement",
-    "gpn-thompson": "GPN, Thompson sampling",
-    "gp-qlogei": "Gaussian process, expected improvement",
-    "random": "random search (Sobol)",
+STYLES = {  # label, colour
+    "gpn-qlogei": ("GPN, expected improvement", PALETTE["ours"]),
+    "gpn-thompson": ("GPN, Thompson sampling", PALETTE["light"]),
+    "gp-qlogei": ("Gaussian process, expected improvement", PALETTE["orange"]),
+    "random": ("random search (Sobol)", PALETTE["grey"]),
 }
 
 
 def best_point(acquisition: AcquisitionFunction, bounds: Tensor) -> Tensor:
-    """The same search for every model."""
+    """The maximiser of the acquisition function; the same search for every model."""
     options = {"maxiter": 100}
     return optimize_acqf(
         acquisition, bounds, q=1, num_restarts=4, raw_samples=256, options=options
@@ -106,7 +100,7 @@ def sobol(bounds: Tensor, n: int, seed: int) -> Tensor:
 
 
 def optimise(function: str, method: str, seed: int, steps: int) -> dict[str, Any]:
-    """One run: regret after the first points and after each step, and its seconds."""
+    """One run: the regret after the initial points and after each step, and its seconds."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     warnings.filterwarnings("ignore", category=botorch.exceptions.warnings.OptimizationWarning)
@@ -123,19 +117,24 @@ def optimise(function: str, method: str, seed: int, steps: int) -> dict[str, Any
 
 
 def run(function: str, method: str, seed: int, steps: int, folder: Path) -> str:
-    """One run, read from its file where there is one; a line about it."""
-    path = folder / f"{function}_{method}_{seed}_{steps}.json"
+    """One run, unless its file exists; returns a line about it."""
+    path = _run_file(folder, function, method, seed, steps)
     if not path.exists():
-        results.save(path, optimise(function, method, seed, steps), indent=None)
+        harness.save(path, optimise(function, method, seed, steps), indent=None)
     done = json.loads(path.read_text())
-    said = f"regret {done['regret'][0]:.3g} → {done['regret'][-1]:.3g}, {done['seconds']:.0f} s"
-    return f"{function} {method} seed {seed}: {said}"
+    first, *_, last = done["regret"]
+    regret = f"regret {first:.3g} → {last:.3g}, {done['seconds']:.0f} s"
+    return f"{function} {method} seed {seed}: {regret}"
 
 
-def run_all(jobs: int, everything: list[tuple[Any, ...]]) -> None:
-    """Every run, `jobs` at a time, with a line when one is done."""
+def _run_file(folder: Path, function: str, method: str, seed: int, steps: int) -> Path:
+    return folder / f"{function}_{method}_{seed}_{steps}.json"
+
+
+def run_all(jobs: int, runs: list[tuple[Any, ...]]) -> None:
+    """Every run, `jobs` at a time, with a line for each."""
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as workers:
-        futures = [workers.submit(run, *each) for each in everything]
+        futures = [workers.submit(run, *each) for each in runs]
         for count, future in enumerate(as_completed(futures), start=1):
             print(f"[{count}/{len(futures)}] {future.result()}", flush=True)
 
@@ -151,10 +150,10 @@ def summarise(
     """Mean and standard deviation over the seeds of every regret curve."""
 
     def curves(function: str, method: str) -> dict[str, Any]:
-        names = [f"{function}_{method}_{seed}_{steps}.json" for seed in range(seeds)]
-        runs = [json.loads((folder / name).read_text()) for name in names]
+        files = [_run_file(folder, function, method, seed, steps) for seed in range(seeds)]
+        runs = [json.loads(file.read_text()) for file in files]
         points = [
-            results.summary(list(at)) for at in zip(*(r["regret"] for r in runs), strict=True)
+            harness.summary(list(at)) for at in zip(*(r["regret"] for r in runs), strict=True)
         ]
         return {
             "mean": [point["mean"] for point in points],
@@ -168,8 +167,8 @@ def summarise(
         "name": "optimisation",
         "steps": steps,
         "seeds": list(range(seeds)),
-        "device": f"{results.device(torch.device('cpu'))} per run, {jobs} runs at a time",
-        "versions": {**results.versions(), "botorch": botorch.__version__},
+        "device": f"{harness.hardware(torch.device('cpu'))} per run, {jobs} runs at a time",
+        "versions": {**harness.versions(), "botorch": botorch.__version__},
         "regret": {f: {m: curves(f, m) for m in methods} for f in functions},
     }
 
@@ -177,12 +176,11 @@ def summarise(
 def table(report: dict[str, Any]) -> str:
     """Final regret, mean ± standard deviation over the seeds, as Markdown."""
     methods = next(iter(report["regret"].values()))
-    head = ["function", *(LABELS[method] for method in methods)]
-    lines = [head, ["---"] * len(head)]
-    for function, by_method in report["regret"].items():
-        cells = [f"{c['mean'][-1]:.3g} ± {c['std'][-1]:.2g}" for c in by_method.values()]
-        lines.append([function, *cells])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = [
+        [function, *(f"{c['mean'][-1]:.3g} ± {c['std'][-1]:.2g}" for c in by_method.values())]
+        for function, by_method in report["regret"].items()
+    ]
+    return harness.markdown(["function", *(STYLES[method][0] for method in methods)], rows)
 
 
 def figure(report: dict[str, Any], path: Path) -> Path:
@@ -193,9 +191,9 @@ def figure(report: dict[str, Any], path: Path) -> Path:
     )
     for ax, (function, by_method) in zip(axes[0], panels.items(), strict=True):
         for method, curve in by_method.items():
-            style = {"linestyle": "--"} if method == "random" else {}
-            ax.plot(curve["mean"], label=LABELS[method], color=COLORS[method], **style)
-        ax.set(title=function, yscale="log", xlabel="evaluations after the first design")
+            (label, color), line = STYLES[method], "--" if method == "random" else "-"
+            ax.plot(curve["mean"], label=label, color=color, linestyle=line)
+        ax.set(title=function, yscale="log", xlabel="evaluations after the initial design")
     axes[0, 0].set_ylabel("mean regret")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
@@ -215,14 +213,13 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     functions, methods = options.function or list(FUNCTIONS), options.method or list(METHODS)
     folder = options.out.parent / options.out.stem / "runs"
-    seeds = range(options.seeds)
-    everything = [
+    runs = [
         (function, method, seed, options.steps, folder)
-        for seed, method, function in itertools.product(seeds, methods, functions)
+        for seed, method, function in itertools.product(range(options.seeds), methods, functions)
     ]
-    run_all(options.jobs, everything)
+    run_all(options.jobs, runs)
     report = summarise(functions, methods, options.seeds, options.steps, folder, options.jobs)
-    results.save(options.out, report)
+    harness.save(options.out, report)
     figure(report, options.out.with_suffix(".png"))
     print(table(report))
 

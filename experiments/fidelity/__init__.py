@@ -1,1 +1,1 @@
-"""How far from the Bayesian posterior: small problems with a known truth."""
+"""Distance to the Bayesian posterior on small problems whose posterior is known."""

@@ -1,4 +1,4 @@
-"""The problems: each has labels, a pool, a grid to compare on, and a noise that is known."""
+"""The problems: labels, a pool, a grid to compare posteriors on, and the true noise."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ def _six_points() -> Problem:
 
 
 def _gap() -> Problem:
-    """Two clusters of ten labels, and a hole between them."""
+    """Two clusters of ten labels, and a gap between them."""
     rng = torch.Generator().manual_seed(1)
     x = torch.cat([torch.linspace(-1.6, -0.8, 10), torch.linspace(0.8, 1.6, 10)])[:, None]
     y = torch.sin(3 * x) + 0.5 * x + 0.1 * torch.randn(20, 1, generator=rng)

@@ -1,20 +1,19 @@
-"""How far joint anchors reach: distance to the exact GP as labels grow, with the time it takes."""
+"""Distance to the exact GP as the number of labels grows, and the time it takes."""
 
 import time
 
 import torch
 
 import gpn
-from experiments import results
-from experiments.fidelity.measure import by_moments
+from experiments import harness
+from experiments.fidelity.measure import distance_by_moments
 from experiments.fidelity.problems import Problem, plane
 from experiments.fidelity.truth import exact_posterior
-from experiments.timing import timed_fit
 from gpn import GPN, GPNConfig
 
-COUNTS = (100, 1_000, 10_000)
+LABEL_COUNTS = (100, 1_000, 10_000)
 NOISE_STD = 0.1
-JOINT_UP_TO = 300
+MAX_JOINT_LABELS = 300
 NAMES = {
     "joint": "joint",
     "conditioned": "conditioned",
@@ -32,66 +31,53 @@ def surface(n_labels: int) -> Problem:
     return Problem(gpn.Task(x, y, pool=gpn.box([-2.0] * 2, [2.0] * 2)), plane(21), NOISE_STD)
 
 
-def approaches(n_labels: int) -> dict[str, GPNConfig]:
-    """The approximations: all labels in one factor, feature space, and independent rows."""
-    every = {
+def variants(n_labels: int) -> dict[str, GPNConfig]:
+    """All labels in one factor, in feature space, and independent rows."""
+    configs = {
         "joint": GPNConfig(anchor="joint", noise_std=NOISE_STD),
         "conditioned": GPNConfig(anchor="conditioned", noise_std=NOISE_STD),
         "mixture": GPNConfig(anchor="independent", beta=0.1, noise_std=NOISE_STD),
     }
-    return every if n_labels <= JOINT_UP_TO else {k: v for k, v in every.items() if k != "joint"}
+    if n_labels > MAX_JOINT_LABELS:
+        del configs["joint"]
+    return configs
 
 
 def run_reach(threads: int) -> None:
-    """Measure, print a row each, and write `results/fidelity/reach/<approach>.json`."""
+    """Measure, print each row, and write `results/fidelity/reach/<variant>.json`."""
     torch.set_num_threads(threads)
-    rows: dict[str, list[dict[str, float]]] = {}
-    for n_labels in COUNTS:
+    metrics: dict[str, dict[str, float]] = {name: {} for name in NAMES}
+    for n_labels in LABEL_COUNTS:
         problem = surface(n_labels)
         started = time.perf_counter()
         truth = exact_posterior(problem)
         truth.variance(problem.grid)
         exact_seconds = time.perf_counter() - started
-        for name, config in approaches(n_labels).items():
-            posterior, seconds = timed_fit(GPN(config), problem.task, 0)
-            measured = by_moments(posterior, problem, truth)
-            row = {"labels": n_labels, "seconds": seconds, "exact_gp_seconds": exact_seconds}
-            row.update({key: measured[key] for key in KEYS})
-            rows.setdefault(name, []).append(row)
-            print(name, {key: round(value, 4) for key, value in row.items()}, flush=True)
-            _write(name, config, rows[name])
-
-
-def _write(name: str, config: GPNConfig, rows: list[dict[str, float]]) -> None:
-    by_count = [
-        {f"{key}_{int(row['labels'])}": value for key, value in row.items() if key != "labels"}
-        for row in rows
-    ]
-    merged = {key: value for part in by_count for key, value in part.items()}
-    seconds = {"fit": sum(row["seconds"] for row in rows) / len(rows)}
-    results.write("fidelity/reach", name, config, [0], [merged], seconds)
+        for name, config in variants(n_labels).items():
+            posterior, seconds = harness.timed_fit(GPN(config), problem.task, 0)
+            measured = distance_by_moments(posterior, problem, truth)
+            row = {"seconds": seconds, "exact_gp_seconds": exact_seconds}
+            row |= {key: measured[key] for key in KEYS}
+            print(name, n_labels, {key: round(value, 4) for key, value in row.items()}, flush=True)
+            metrics[name] |= {f"{key}_{n_labels}": value for key, value in row.items()}
+            fits = [v for key, v in metrics[name].items() if key.startswith("seconds_")]
+            mean_seconds = {"fit": sum(fits) / len(fits)}
+            harness.write_result("fidelity/reach", name, config, [0], [metrics[name]], mean_seconds)
 
 
 def table() -> str:
     """Markdown, from the result files: W2 (covariance error), seconds."""
-    heads = ["labels", *NAMES.values(), "exact GP"]
-    lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
-    measured = _metrics("conditioned")
-    for count in COUNTS:
-        if f"w2_{count}" not in measured:
-            continue
-        cells = [_cell(name, count) for name in NAMES]
-        exact = measured[f"exact_gp_seconds_{count}"]["mean"]
-        lines.append(" | ".join([f"{count:,}", *cells, f"{exact:.1f} s"]))
-    return "\n".join(f"| {line} |" for line in lines)
+    measured = {name: harness.read("fidelity/reach", name)["metrics"] for name in NAMES}
+    rows = []
+    for count in LABEL_COUNTS:
+        if f"w2_{count}" in measured["conditioned"]:
+            exact = measured["conditioned"][f"exact_gp_seconds_{count}"]["mean"]
+            cells = [_cell(measured[name], count) for name in NAMES]
+            rows.append([f"{count:,}", *cells, f"{exact:.1f} s"])
+    return harness.markdown(["labels", *NAMES.values(), "exact GP"], rows)
 
 
-def _metrics(name: str) -> dict[str, dict[str, float]]:
-    return results.read("fidelity/reach", name)["metrics"]
-
-
-def _cell(name: str, count: int) -> str:
-    metrics = _metrics(name)
+def _cell(metrics: dict[str, dict[str, float]], count: int) -> str:
     if f"w2_{count}" not in metrics:
         return "not run"
     value = {key: metrics[f"{key}_{count}"]["mean"] for key in (*KEYS, "seconds")}

@@ -1,9 +1,9 @@
-"""The table and the figure of the fidelity benchmark, from its result files alone."""
+"""The table and the figure of the suite, from its result files alone."""
 
 from pathlib import Path
 from typing import Any
 
-from experiments import results
+from experiments import harness
 from gpn.plots import PALETTE
 
 PROBLEMS = ("six-points", "gap", "surface", "five-outputs")
@@ -22,31 +22,31 @@ NAMES = {
 
 def table() -> str:
     """Markdown: W2 (covariance error) per regression problem, total variation for classes."""
-    heads = ["variant", *PROBLEMS, CLASSES]
-    lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
-    for method, name in NAMES.items():
-        cells = [_regression_cell(problem, method) for problem in PROBLEMS]
-        lines.append(" | ".join([name, *cells, _class_cell(method)]))
-    exact = [_exact_cell(problem) for problem in PROBLEMS]
-    lines.append(" | ".join(["*1,000 exact draws*", *exact, ""]))
-    return "\n".join(f"| {line} |" for line in lines)
+    rows = [
+        [name, *(_target_cell(problem, method) for problem in PROBLEMS), _class_cell(method)]
+        for method, name in NAMES.items()
+    ]
+    exact = [_metrics(problem, "gpn")["w2_exact_draws"]["mean"] for problem in PROBLEMS]
+    rows.append(["*1,000 exact draws*", *(f"{value:.4f}" for value in exact), ""])
+    return harness.markdown(["variant", *PROBLEMS, CLASSES], rows)
 
 
-def figure(path: Path = results.RESULTS / "fidelity" / "fidelity.png") -> Path:
+def figure(path: Path = harness.RESULTS / "fidelity" / "fidelity.png") -> Path:
     """Distance to the exact posterior, one group of bars per problem, on a log scale."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(9.5, 4.6), layout="constrained")
     axes = picture.subplots()
-    shown = [method for method in NAMES if _found(PROBLEMS[0], method)]
+    shown = [method for method in NAMES if _metrics(PROBLEMS[0], method)]
     width = 0.8 / len(shown)
     for place, method in enumerate(shown):
-        found = [(i, _metric(p, method, "w2")) for i, p in enumerate(PROBLEMS) if _found(p, method)]
-        at = [i + (place - (len(shown) - 1) / 2) * width for i, _ in found]
-        heights, errors = [m["mean"] for _, m in found], [m["std"] for _, m in found]
+        found = [(i, _metrics(problem, method)) for i, problem in enumerate(PROBLEMS)]
+        bars = [(i, metrics["w2"]) for i, metrics in found if metrics]
+        at = [i + (place - (len(shown) - 1) / 2) * width for i, _ in bars]
+        heights, errors = [w2["mean"] for _, w2 in bars], [w2["std"] for _, w2 in bars]
         axes.bar(at, heights, width, yerr=errors, color=_color(method), label=NAMES[method])
     for index, problem in enumerate(PROBLEMS):
-        level = _metric(problem, "gpn", "w2_exact_draws")["mean"]
+        level = _metrics(problem, "gpn")["w2_exact_draws"]["mean"]
         axes.plot([index - 0.4, index + 0.4], [level, level], "k--", linewidth=1)
     axes.plot([], [], "k--", linewidth=1, label="1,000 exact draws")
     axes.set_yscale("log")
@@ -58,35 +58,27 @@ def figure(path: Path = results.RESULTS / "fidelity" / "fidelity.png") -> Path:
 
 
 def _color(method: str) -> str:
-    order = list(PALETTE.values())
     fixed = {"gpn": PALETTE["ours"], "gpn-paper": PALETTE["paper"]}
-    shades = [shade for shade in order if shade not in {*fixed.values(), PALETTE["truth"]}]
+    shades = [s for s in PALETTE.values() if s not in {*fixed.values(), PALETTE["truth"]}]
     rest = [name for name in NAMES if name not in fixed]
     return fixed.get(method) or [*shades, "#F0E442", "#bbbbbb"][rest.index(method)]
 
 
-def _found(problem: str, method: str) -> bool:
-    return (results.RESULTS / "fidelity" / problem / f"{method}.json").exists()
+def _metrics(problem: str, method: str) -> dict[str, Any]:
+    """The metrics of one result file; empty if there is none."""
+    report = harness.load(harness.RESULTS / "fidelity" / problem / f"{method}.json")
+    return {} if report is None else report["metrics"]
 
 
-def _metric(problem: str, method: str, name: str) -> dict[str, Any]:
-    return results.read(f"fidelity/{problem}", method)["metrics"][name]
-
-
-def _regression_cell(problem: str, method: str) -> str:
-    if not _found(problem, method):
+def _target_cell(problem: str, method: str) -> str:
+    if not (metrics := _metrics(problem, method)):
         return ""
-    distance = _metric(problem, method, "w2")
-    error = _metric(problem, method, "covariance_error")["mean"]
-    return f"{distance['mean']:.4f} ± {distance['std']:.4f} ({error:.1%})"
+    w2, error = metrics["w2"], metrics["covariance_error"]["mean"]
+    return f"{w2['mean']:.4f} ± {w2['std']:.4f} ({error:.1%})"
 
 
 def _class_cell(method: str) -> str:
-    if not _found(CLASSES, method):
+    if not (metrics := _metrics(CLASSES, method)):
         return ""
-    value = _metric(CLASSES, method, "total_variation")
+    value = metrics["total_variation"]
     return f"{value['mean']:.4f} ± {value['std']:.4f}"
-
-
-def _exact_cell(problem: str) -> str:
-    return f"{_metric(problem, 'gpn', 'w2_exact_draws')['mean']:.4f}"

@@ -1,4 +1,4 @@
-"""Run the benchmark: every problem, every variant, five seeds; finished results are kept."""
+"""Run the suite: every problem, every variant, five seeds; finished results are not repeated."""
 
 import functools
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -8,18 +8,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from experiments import results
-from experiments.fidelity.measure import class_row, regression_row
+from experiments import harness
+from experiments.fidelity.measure import distance_to_classes, distance_to_gp
 from experiments.fidelity.problems import PROBLEMS
 from experiments.fidelity.report import NAMES
-from experiments.fidelity.truth import class_logits
+from experiments.fidelity.truth import class_logits, exact_posterior
 from experiments.fidelity.variants import variants
+from gpn import GPN
 
 SEEDS = [0, 1, 2, 3, 4]
 
 
 def run_all(problems: list[str], workers: int, threads: int) -> None:
-    """Each (problem, variant) is one job; `threads` torch threads per job."""
+    """Each (problem, variant) is one job with `threads` torch threads."""
     jobs = [
         (problem, variant)
         for variant in NAMES
@@ -39,22 +40,26 @@ def run_one(problem_name: str, variant: str) -> str:
     config, extra = variants(problem)[variant], {}
     if problem.noise_std is None:
         truth, extra["truth"] = class_truth(problem_name)
-        rows = [class_row(config, problem, seed, truth) for seed in SEEDS]
+        distance, key = functools.partial(distance_to_classes, truth=truth), "total_variation"
     else:
-        rows = [regression_row(config, problem, seed) for seed in SEEDS]
-    fit = sum(row.pop("seconds") for row in rows) / len(rows)
+        exact = exact_posterior(problem)
+        distance, key = functools.partial(distance_to_gp, truth=exact), "w2"
+    rows, seconds = [], 0.0
+    for seed in SEEDS:
+        posterior, taken = harness.timed_fit(GPN(config), problem.task, seed)
+        rows.append(distance(posterior, problem))
+        seconds += taken / len(SEEDS)
     task = f"fidelity/{problem_name}"
-    results.write(task, variant, config, SEEDS, rows, {"fit": fit}, extra)
-    key = "total_variation" if problem.noise_std is None else "w2"
-    return f"{key} {sum(row[key] for row in rows) / len(rows):.4f}  fit {fit:.1f} s"
+    harness.write_result(task, variant, config, SEEDS, rows, {"fit": seconds}, extra)
+    return f"{key} {sum(row[key] for row in rows) / len(rows):.4f}  fit {seconds:.1f} s"
 
 
 @functools.cache
 def class_truth(problem_name: str) -> tuple[Tensor, dict[str, float]]:
-    """The true mean class probabilities on the grid, and how well the chains mixed."""
-    logits, mixing = class_logits(PROBLEMS[problem_name]())
-    return logits.softmax(-1).mean(0), mixing
+    """The exact mean class probabilities on the grid, and the convergence of the chains."""
+    logits, convergence = class_logits(PROBLEMS[problem_name]())
+    return logits.softmax(-1).mean(0), convergence
 
 
 def _path(problem: str, variant: str) -> Path:
-    return results.RESULTS / "fidelity" / problem / f"{variant}.json"
+    return harness.RESULTS / "fidelity" / problem / f"{variant}.json"

@@ -1,9 +1,9 @@
 """OOD AUC against training time: an ensemble grows a few members at a time, a GPN is fitted once.
 
 The paper's Figure 3. Members of both regularised ensembles are trained in groups, one group after
-the other, and the AUC is that of all members so far; then ten at once, as one tensor axis. A GPN
-is fitted anew for a sixteenth up to all of its steps. Each row has a file under `runs/` and is not
-made again on the same device; `results/<task>/scalability.json` is written once all are there.
+the other, and the AUC is that of all members so far; then ten members as one tensor axis. A GPN is
+fitted anew for a sixteenth up to all of its steps. Each row has a file under `runs/` and is not
+repeated on the same device; `results/<task>/scalability.json` is written once all rows exist.
 """
 
 from collections.abc import Sequence
@@ -14,154 +14,146 @@ from typing import Any
 
 import torch
 
-from experiments import results
-from experiments.paper.evaluate import DRAWS, evaluate
-from experiments.paper.finished import fits, rows_of, same_config, save_rows, steps_of
-from experiments.paper.place import Place, Say
-from experiments.paper.split import Split
-from experiments.timing import timed_fit
+from experiments import harness
+from experiments.paper.context import Log, RunContext
+from experiments.paper.evaluate import evaluate
+from experiments.paper.resume import Row, matches, merge_rows, read_rows, same_config, steps_of
+from experiments.paper.tasks.split import Split
 from gpn import Posterior, Task, TrainConfig
 from gpn.core.posterior.base import FunctionBatch
 from gpn.core.types import Draws, Inputs
 
 METHODS = ("gpn", "ensemble-or", "ensemble-pr")
-GROUP = {"superconductor": 2, "cifar10": 5}
+GROUP_SIZE = {"superconductor": 2, "cifar10": 5}
 MAX_MEMBERS = 10
-AT_ONCE = "all at once"
-SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
-WAKE_UP = 0.005
-
-
-def run_scalability(
-    task: str, place: Place, say: Say = print, methods: Sequence[str] = METHODS
-) -> Path:
-    """GPN at every length, both ensembles from few members to ten; only rows that are missing."""
-    path, growth = place.file(task, "scalability"), _Growth(task, place, say)
-    earlier = rows_of(path, place.quick)
-    points = [point for method in methods for point in _points(task, method)]
-    if all(any(fits(growth.where(point), row) for row in earlier) for point in points):
-        say(
-            f"{place.name(task)} scalability is finished: {path} has every row; to run it anew, "
-            "delete that file, and runs/*-growth-*.json beside it where there are any"
-        )
-        return path
-    made = [growth.row(point) for point in points]
-    rows = {_key(row): row for row in (*rows_of(path, place.quick), *made)}
-    return save_rows(path, place.name(task), [rows[key] for key in sorted(rows)], place.quick)
+ONE_AXIS = "all at once"  # the words of the files so far
+STEPS_SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+WARM_UP_SHARE = 0.005
 
 
 @dataclass(frozen=True)
 class Point:
-    """One row: a method, how it is trained, and how many members it has by then."""
+    """One row: a method, how it is trained, and its number of members by then."""
 
     method: str
     how: str
-    share: float = 1.0
+    steps_share: float = 1.0
     members: int = 0
     group: int = 0
 
     @property
-    def name(self) -> str:
+    def file(self) -> str:
         return f"runs/{self.method}-growth-{self.how.replace(' ', '-')}-{self.members}"
+
+
+def run_scalability(
+    context: RunContext, log: Log = print, methods: Sequence[str] = METHODS
+) -> Path:
+    """A GPN at every length, both ensembles from few members to ten; only missing rows."""
+    path, timing = context.file("scalability"), _Timing(context, log)
+    earlier = read_rows(path, context.quick)
+    points = [point for method in methods for point in _points(context.task, method)]
+    if all(any(matches(timing.key(point), row) for row in earlier) for point in points):
+        log(
+            f"{context.name} scalability is finished: {path} has every row; to run it again, "
+            "delete that file and runs/*-growth-*.json next to it"
+        )
+        return path
+    return merge_rows(context, path, [timing.row(point) for point in points], _order)
 
 
 def _points(task: str, method: str) -> list[Point]:
     if method == "gpn":
-        return [Point(method, f"{share:.4g} of the steps", share) for share in SHARES]
-    group = GROUP[task]
+        return [Point(method, f"{share:.4g} of the steps", share) for share in STEPS_SHARES]
+    group = GROUP_SIZE[task]
     growing = [
         Point(method, f"{group} at a time", members=members, group=group)
         for members in range(group, MAX_MEMBERS + 1, group)
     ]
-    return [*growing, Point(method, AT_ONCE, members=MAX_MEMBERS, group=MAX_MEMBERS)]
+    return [*growing, Point(method, ONE_AXIS, members=MAX_MEMBERS, group=MAX_MEMBERS)]
 
 
-def _key(row: dict[str, Any]) -> tuple[int, bool, int, str]:
-    """Rows of one key are the same row; keys are in the order of the file."""
-    how = row["how"]
-    return METHODS.index(row["method"]), how == AT_ONCE, row["members"], how
+def _order(row: Row) -> tuple[int, bool, int, str]:
+    """Rows with one key are the same row; keys are in the order of the file."""
+    return METHODS.index(row["method"]), row["how"] == ONE_AXIS, row["members"], row["how"]
 
 
-class _Growth:
-    """One split on the device, and fits of any method to it."""
+class _Timing:
+    """One split on the device, and timed fits of any method to it."""
 
-    def __init__(self, task: str, place: Place, say: Say) -> None:
-        self.name, self.place, self.say = task, place, say
-        self.grown: dict[tuple[str, int], list[tuple[Posterior, float]]] = {}
-        self.awake: set[tuple[str, int]] = set()
+    def __init__(self, context: RunContext, log: Log) -> None:
+        self.context, self.log = context, log
+        self.groups: dict[tuple[str, int], list[tuple[Posterior, float]]] = {}
+        self.warm: set[tuple[str, int]] = set()
 
     @cached_property
     def split(self) -> Split:
-        return self.place.split(self.name, 0).merged()
+        return self.context.split(0).merged()
 
     @cached_property
     def task(self) -> Task:
-        return self.place.moved(self.split.task)
+        return self.context.to_device(self.split.task)
 
-    def where(self, point: Point) -> dict[str, Any]:
-        dial, value = self.place.plan(self.name).dial(point.method)[0], self._value(point)
+    def key(self, point: Point) -> Row:
+        """What identifies the row in its file."""
+        name, value = self.context.plan.grid(point.method)[0], self._value(point)
         which = {"method": point.method, "how": point.how, "members": point.members}
-        return {**which, dial: value, "steps": steps_of(self._built(point))}
+        return {**which, name: value, "steps": steps_of(self._build(point))}
 
-    def row(self, point: Point) -> dict[str, Any]:
+    def row(self, point: Point) -> Row:
         """What was measured on this device before, or is now."""
-        path, where = self.place.file(self.name, point.name), self.where(point)
-        same = {**where, "device": self._device(), "quick": self.place.quick}
-        asked, run = results.plain(self._built(point).config), results.kept(path)
-        if run is None or not (fits(same, run) and same_config(asked, run.get("config"))):
-            seconds, metrics = self._measured(point)
-            run = {**same, "config": asked, "seconds": seconds, "metrics": metrics}
-            results.save(path, {**run, "versions": results.versions()})
-            self._tell(point, seconds, metrics)
-        return {**where, **{name: run[name] for name in ("device", "seconds", "metrics")}}
+        path, key = self.context.file(point.file), self.key(point)
+        device = harness.hardware(TrainConfig(device=self.context.device).pick_device())
+        same = {**key, "device": device, "quick": self.context.quick}
+        config, run = harness.plain(self._build(point).config), harness.load(path)
+        if run is None or not (matches(same, run) and same_config(config, run.get("config"))):
+            seconds, metrics = self._measure(point)
+            run = {**same, "config": config, "seconds": seconds, "metrics": metrics}
+            harness.save(path, {**run, "versions": harness.versions()})
+            members = f"{point.members} members, " if point.members else ""
+            auc = f"ood_auc {metrics['ood_auc']:.4f}"
+            self.log(f"{point.method}, {members}{point.how}: {seconds:.1f} s  {auc}")
+        return {**key, **{name: run[name] for name in ("device", "seconds", "metrics")}}
 
-    def _measured(self, point: Point) -> tuple[float, dict[str, float]]:
+    def _measure(self, point: Point) -> tuple[float, dict[str, float]]:
         if not point.group:
             posterior, seconds = self._fit(point, 0)
-            return seconds, evaluate(posterior, self.split.test, draws=DRAWS)
-        grown = self.grown.setdefault((point.method, point.group), [])
-        for first in range(len(grown) * point.group, point.members, point.group):
-            grown.append(self._fit(point, first))
-        parts = grown[: point.members // point.group]
-        together = Together([posterior for posterior, _ in parts])
-        metrics = evaluate(together, self.split.test, draws=point.members)
-        return sum(seconds for _, seconds in parts), metrics
+            return seconds, evaluate(posterior, self.split.test)
+        groups = self.groups.setdefault((point.method, point.group), [])
+        for first in range(len(groups) * point.group, point.members, point.group):
+            groups.append(self._fit(point, first))
+        used = groups[: point.members // point.group]
+        joined = JoinedEnsembles([posterior for posterior, _ in used])
+        metrics = evaluate(joined, self.split.test, n_draws=point.members)
+        return sum(seconds for _, seconds in used), metrics
 
     def _fit(self, point: Point, seed: int) -> tuple[Posterior, float]:
-        """A short fit of each kind wakes the device up and is not counted."""
+        """A timed fit, after a short one of its kind that warms the device up."""
         kind = (point.method, point.group)
-        if kind not in self.awake:
-            timed_fit(self._built(replace(point, share=WAKE_UP)), self.task, seed)
-            self.awake.add(kind)
-        return timed_fit(self._built(point), self.task, seed)
+        if kind not in self.warm:
+            short = replace(point, steps_share=WARM_UP_SHARE)
+            harness.timed_fit(self._build(short), self.task, seed)
+            self.warm.add(kind)
+        return harness.timed_fit(self._build(point), self.task, seed)
 
-    def _built(self, point: Point) -> Any:
+    def _build(self, point: Point) -> Any:
         changes = {"n_members": point.group} if point.group else {}
-        value = self._value(point)
-        return self.place.method(self.name, point.method, value, point.share, **changes)
+        return self.context.method(point.method, self._value(point), point.steps_share, **changes)
 
     def _value(self, point: Point) -> Any:
-        return self.place.choice(self.name, point.method)
-
-    def _device(self) -> str:
-        return results.device(TrainConfig(device=self.place.device).pick_device())
-
-    def _tell(self, point: Point, seconds: float, metrics: dict[str, float]) -> None:
-        count = f"{point.members} members, " if point.members else ""
-        auc = f"ood_auc {metrics['ood_auc']:.4f}"
-        self.say(f"{point.method}, {count}{point.how}: {seconds:.1f} s  {auc}")
+        return self.context.chosen_value(point.method)
 
 
-class Together(Posterior):
-    """Several ensembles as one: each gives all of its members."""
+class JoinedEnsembles(Posterior):
+    """Several ensembles as one, with all of their members."""
 
-    def __init__(self, parts: list[Any]) -> None:
-        first = parts[0]
+    def __init__(self, ensembles: list[Any]) -> None:
+        first = ensembles[0]
         super().__init__(first.signature, first.device, first.dtype, first.noise_std)
-        self.parts = parts
+        self.ensembles = ensembles
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
         def batch(x: Inputs) -> Draws:
-            return torch.cat([part.networks(x) for part in self.parts])[:n]
+            return torch.cat([ensemble.networks(x) for ensemble in self.ensembles])[:n]
 
         return batch

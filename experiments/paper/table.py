@@ -1,14 +1,14 @@
-"""The paper's tables 1 to 3 with our numbers beside them, from the result files alone.
+"""The paper's tables 1 to 3 with our results, from the result files alone.
 
-`table` is the paper's, `more` a second one of what goes beyond it.
+`table` has the paper's columns, `extra_table` those that go beyond it.
 """
 
-import json
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
-from experiments import results
-from experiments.paper.settings import PLANS
+from experiments import harness
+from experiments.harness import markdown
+from experiments.paper.plans import PLANS
 
 LABELS = {
     "dropout": "Dropout",
@@ -21,39 +21,48 @@ LABELS = {
     "gpn-paper": "GPN, paper preset",
     "gpn": "**GPN, ours**",
 }
-# Column: metric, decimals, percent or not.
+
+
+class Column(NamedTuple):
+    """A column of a table: its head, and how its metric is printed."""
+
+    head: str
+    metric: str
+    decimals: int
+    percent: bool = False
+
+
 REGRESSION = (
-    ("ID loss", "id_loss", 3, False),
-    ("ID CI-width", "id_width", 2, False),
-    ("ID CI-correct", "id_coverage", 1, True),
-    ("OOD CI-correct", "ood_coverage", 1, True),
-    ("OOD AUC", "ood_auc", 3, False),
-    ("NLL", "nll", 2, False),
+    Column("ID loss", "id_loss", 3),
+    Column("ID CI-width", "id_width", 2),
+    Column("ID CI-correct", "id_coverage", 1, percent=True),
+    Column("OOD CI-correct", "ood_coverage", 1, percent=True),
+    Column("OOD AUC", "ood_auc", 3),
+    Column("NLL", "nll", 2),
 )
 CLASSES = (
-    ("accuracy", "accuracy", 2, True),
-    ("ID entropy", "id_entropy", 3, False),
-    ("OOD entropy", "ood_entropy", 3, False),
-    ("OOD AUC", "ood_auc", 4, False),
+    Column("accuracy", "accuracy", 2, percent=True),
+    Column("ID entropy", "id_entropy", 3),
+    Column("OOD entropy", "ood_entropy", 3),
+    Column("OOD AUC", "ood_auc", 4),
 )
-BEYOND = (("NLL", "nll", 3, False), ("ECE", "ece", 3, False))
-# Beyond the paper: the same detection judged otherwise, and by other scores of the same draws.
-MORE_REGRESSION = (
-    ("OOD AUPR", "ood_aupr", 3, False),
-    ("OOD FPR95", "ood_fpr95", 1, True),
-    ("ID calibration error", "ece", 3, False),
+LIKELIHOOD = (Column("NLL", "nll", 3), Column("ECE", "ece", 3))
+EXTRA_REGRESSION = (
+    Column("OOD AUPR", "ood_aupr", 3),
+    Column("OOD FPR95", "ood_fpr95", 1, percent=True),
+    Column("ID calibration error", "ece", 3),
 )
-MORE_CLASSES = (
-    ("AUC", "ood_auc", 4, False),
-    ("AUPR", "ood_aupr", 4, False),
-    ("FPR95", "ood_fpr95", 2, True),
-    ("AUC by entropy", "ood_auc_entropy", 4, False),
-    ("AUC by mutual information", "ood_auc_mutual_information", 4, False),
-    ("AUC by logit variance", "ood_auc_logit_variance", 4, False),
+EXTRA_CLASSES = (
+    Column("AUC", "ood_auc", 4),
+    Column("AUPR", "ood_aupr", 4),
+    Column("FPR95", "ood_fpr95", 2, percent=True),
+    Column("AUC by entropy", "ood_auc_entropy", 4),
+    Column("AUC by mutual information", "ood_auc_mutual_information", 4),
+    Column("AUC by logit variance", "ood_auc_logit_variance", 4),
 )
-STRANGERS = {"mnist": "Fashion-MNIST", "cifar10": "SVHN"}
+POOL_OOD = {"mnist": "Fashion-MNIST", "cifar10": "SVHN"}
 UNSEEN = {"mnist": ("KMNIST", "kmnist"), "cifar10": ("textures", "textures")}
-# The paper's own tables: loss, width, OOD CI-correct, AUC; accuracy, entropies, AUC.
+# The paper's own numbers: loss, width, (none), OOD CI-correct, AUC; accuracy, entropies, AUC.
 PAPER: dict[str, dict[str, tuple[str, ...]]] = {
     "superconductor": {
         "dropout": ("0.11", "0.32", "", "15.9 %", "0.58"),
@@ -83,81 +92,49 @@ PAPER: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def table(task: str) -> str:
-    """Markdown: one row per method, ours as mean ± standard deviation, the paper's in brackets."""
-    columns = _columns(task)
-    heads = ["method", *(head for head, *_ in columns)]
-    return _markdown(heads, [_row(task, method, columns) for method in PLANS[task].methods])
+    """Markdown: our mean ± standard deviation, the paper's numbers in brackets."""
+    columns = REGRESSION
+    if task in UNSEEN:
+        shown, name = UNSEEN[task]
+        unseen = Column(f"AUC, unseen {shown}", f"ood_auc_unseen_{name}", 4)
+        columns = (*CLASSES, unseen, *LIKELIHOOD)
+    heads = ["method", *(column.head for column in columns)]
+    return markdown(heads, [_row(task, method, columns) for method in PLANS[task].methods])
 
 
-def more(task: str) -> str:
-    """Markdown: what goes beyond the paper, ours alone as mean ± standard deviation."""
-    return _more_of_classes(task) if task in UNSEEN else _more_of_targets(task)
-
-
-def _more_of_targets(task: str) -> str:
-    heads = ["method", *(head for head, *_ in MORE_REGRESSION)]
-    rows = [[LABELS[m], *_cells(task, m, MORE_REGRESSION)] for m in PLANS[task].methods]
-    return _markdown(heads, [" | ".join(row) for row in rows])
-
-
-def _more_of_classes(task: str) -> str:
-    """The pool's kind of strangers first, then those that no pool held."""
-    shown, name = UNSEEN[task]
-    sets = {STRANGERS[task]: "", f"{shown}, unseen": f"_unseen_{name}"}
-    heads = ["strangers", "method", *(head for head, *_ in MORE_CLASSES)]
-    rows = [
-        [strangers, LABELS[method], *_cells(task, method, MORE_CLASSES, suffix)]
-        for strangers, suffix in sets.items()
-        for method in PLANS[task].methods
-    ]
-    return _markdown(heads, [" | ".join(row) for row in rows])
-
-
-def _markdown(heads: list[str], rows: list[str]) -> str:
-    lines = [" | ".join(heads), " | ".join("---" for _ in heads), *rows]
-    return "\n".join(f"| {line} |" for line in lines)
-
-
-def _columns(task: str) -> tuple[Any, ...]:
-    """The paper's columns, and ours after them: an unseen set, likelihood, calibration."""
+def extra_table(task: str) -> str:
+    """Markdown: the metrics beyond the paper's; for classes first the pool's OOD set."""
+    methods = PLANS[task].methods
     if task not in UNSEEN:
-        return REGRESSION
+        heads = ["method", *(column.head for column in EXTRA_REGRESSION)]
+        return markdown(heads, [_row(task, m, EXTRA_REGRESSION, paper=False) for m in methods])
     shown, name = UNSEEN[task]
-    unseen = (f"AUC, unseen {shown}", f"ood_auc_unseen_{name}", 4, False)
-    return (*CLASSES, unseen, *BEYOND)
+    rows = []
+    for ood, suffix in {POOL_OOD[task]: "", f"{shown}, unseen": f"_unseen_{name}"}.items():
+        columns = tuple(c._replace(metric=c.metric + suffix) for c in EXTRA_CLASSES)
+        rows += [[ood, *_row(task, method, columns, paper=False)] for method in methods]
+    return markdown(["OOD set", "method", *(column.head for column in EXTRA_CLASSES)], rows)
 
 
-def _row(task: str, method: str, columns: tuple[Any, ...]) -> str:
-    theirs = PAPER.get(task, {}).get(method, ())
-    metrics = _metrics(task, method)
+def tables(task: str) -> str:
+    """Both tables of a task."""
+    return f"{table(task)}\n\n{extra_table(task)}"
+
+
+def _row(task: str, method: str, columns: tuple[Column, ...], *, paper: bool = True) -> list[str]:
+    report = harness.load(harness.RESULTS / task / f"{method}.json")
+    theirs = PAPER.get(task, {}).get(method, ()) if paper else ()
     pairs = zip_longest(columns, theirs, fillvalue="")
-    return " | ".join([LABELS[method], *(_cell(metrics, *column, own) for column, own in pairs)])
+    return [LABELS[method], *(_cell(report, column, number) for column, number in pairs)]
 
 
-def _cells(task: str, method: str, columns: tuple[Any, ...], suffix: str = "") -> list[str]:
-    """Ours alone, of the metrics with this `suffix` to their names."""
-    metrics = _metrics(task, method)
-    return [_cell(metrics, head, name + suffix, *how, "") for head, name, *how in columns]
-
-
-def _metrics(task: str, method: str) -> dict[str, Any] | None:
-    path = results.RESULTS / task / f"{method}.json"
-    return json.loads(path.read_text())["metrics"] if path.exists() else None
-
-
-def _cell(
-    metrics: dict[str, Any] | None,
-    head: str,
-    name: str,
-    decimals: int,
-    percent: bool,  # noqa: FBT001
-    paper: str,
-) -> str:
-    beside = f" ({paper})" if paper else ""
-    if metrics is None:
-        return f"not run{beside}"
-    scale, unit = (100, " %") if percent else (1, "")
-    if name not in metrics:
+def _cell(report: dict[str, Any] | None, column: Column, paper: str) -> str:
+    in_brackets = f" ({paper})" if paper else ""
+    if report is None:
+        return f"not run{in_brackets}"
+    if column.metric not in report["metrics"]:
         return "not measured"
-    mean, std = scale * metrics[name]["mean"], scale * metrics[name]["std"]
-    return f"{mean:.{decimals}f} ± {std:.{decimals}f}{unit}{beside}"
+    value = report["metrics"][column.metric]
+    scale, unit = (100, " %") if column.percent else (1, "")
+    mean, std = scale * value["mean"], scale * value["std"]
+    return f"{mean:.{column.decimals}f} ± {std:.{column.decimals}f}{unit}{in_brackets}"

@@ -1,4 +1,4 @@
-"""Every benchmark works at the size of a toy, and the timing is what it says it is."""
+"""Every benchmark runs on small synthetic data, and works are timed in turn."""
 
 import json
 from collections.abc import Callable
@@ -8,18 +8,16 @@ import pytest
 import torch
 
 from benchmarks import harness
-from benchmarks.__main__ import main, run
+from benchmarks.__main__ import BENCHMARKS, main, run
+from benchmarks.context import BenchmarkContext
 from benchmarks.harness import Row, in_turn, table
-from benchmarks.place import Place
-from benchmarks.registry import BENCHMARKS
 
 CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_benchmark_leaves_a_file(name: str, tmp_path: Path) -> None:
-    place = Place(CPU, tmp_path, quick=True)
-    rows = run(name, place)
+def test_every_benchmark_writes_a_file(name: str, tmp_path: Path) -> None:
+    rows = run(name, BenchmarkContext(CPU, tmp_path, quick=True))
     report = json.loads((tmp_path / f"{name}.json").read_text())
     assert set(report) >= {"name", "device", "versions", "rows"}
     assert report["name"] == name
@@ -29,7 +27,7 @@ def test_every_benchmark_leaves_a_file(name: str, tmp_path: Path) -> None:
     assert table(tmp_path).count("\n") == 1 + len(rows)
 
 
-def test_works_are_timed_in_turn_and_the_median_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_works_are_timed_in_turn_and_the_median_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two warm-up rounds are not counted; of 5, 1 and 3 seconds, 3 is the median."""
     clock, log = [0.0], []
     durations = {"one": iter([90, 90, 5, 1, 3]), "two": iter([90, 90, 1, 1, 7])}

@@ -225,11 +225,11 @@ def test_spoilt_scores_in_a_file_are_refused(
 def test_positions_of_calibrated_labels_are_uniform(regressor: Any) -> None:
     rng = np.random.default_rng(5)
     model = new(numbers, rng).calibrate(*numbers(rng, 999))
-    found = measure.coverage(measure.positions(model, *numbers(rng, 3000)))
+    found = measure.coverage(measure.pit(model, *numbers(rng, 3000)))
     assert np.abs(found["shares"] - found["levels"]).max() < 0.05
     low, high = model.predict_interval(x := numbers(rng, 50)[0], 0.8)
     for end, place in ((low, 0.1), (high, 0.9)):
-        np.testing.assert_allclose(measure.positions(model, x, end), place, atol=2e-3)
+        np.testing.assert_allclose(measure.pit(model, x, end), place, atol=2e-3)
 
 
 def tables(target: str, folder: Path) -> tuple[Path, Path, Path]:

@@ -1,4 +1,4 @@
-"""Small made-up data in place of the paper's, for tests of the experiments."""
+"""Small synthetic data in place of the paper's, for tests of the experiments."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 import gpn
-from experiments.paper import place as places
-from experiments.paper.settings import PLANS
-from experiments.paper.superconductor import THRESHOLD
+from experiments.paper import context
+from experiments.paper.plans import PLANS
+from experiments.paper.tasks.superconductor import THRESHOLD_KELVIN
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quick looks of whoever runs the tests are neither seen nor changed."""
+    """Quick runs in the user's own cache are neither read nor changed."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -41,10 +41,10 @@ def rows(n: int, *shape: int, seed: int = 0) -> Tensor:
 def table(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Four hundred rows of three features, each twice, with temperatures around the threshold."""
     x = rows(200, 3).double().repeat(2, 1)
-    y = THRESHOLD + 10 * x[:, 0] + rows(400, seed=1).double()
+    y = THRESHOLD_KELVIN + 10 * x[:, 0] + rows(400, seed=1).double()
     made = SimpleNamespace(x=x, y=y)
     monkeypatch.setattr(gpn.data, "superconductivity", lambda folder=None: made)
-    places._split.cache_clear()
+    context._split.cache_clear()
     return made
 
 
@@ -65,5 +65,5 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(train=part(90), test=part(20))
 
     monkeypatch.setattr(gpn.data, "images", images)
-    monkeypatch.setattr("experiments.paper.images.VALID", 30)
-    places._split.cache_clear()
+    monkeypatch.setattr("experiments.paper.tasks.images.N_VALID", 30)
+    context._split.cache_clear()

@@ -1,4 +1,4 @@
-"""Labels against error: the loop on a small table, and the number of labels that a level takes."""
+"""Active learning: the loop on a small table, and the number of labels that a level takes."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ def line(seed: int, folder: Path | None) -> active_learning.Problem:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(active_learning, "FOLDER", tmp_path)
     monkeypatch.setattr(active_learning, "SEEDS", range(2))
     monkeypatch.setattr(active_learning, "PROBLEMS", {"line": line})
@@ -35,8 +35,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_strategies_start_alike_and_a_finished_run_is_not_made_again(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+def test_strategies_start_alike_and_a_finished_run_is_not_repeated(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [active_learning.run("line", name, 0, None) for name in ("suggest", "random")]
     assert rows[0]["measured"][0] == rows[1]["measured"][0]
@@ -46,24 +46,24 @@ def test_strategies_start_alike_and_a_finished_run_is_not_made_again(
     assert again["measured"] == rows[0]["measured"]
 
 
-def test_no_row_is_labeled_twice(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_row_is_labeled_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[int]] = []
-    fitted = active_learning.Problem.fitted
+    fit = active_learning.Problem.fit
 
-    def spy(self: active_learning.Problem, have: np.ndarray, seed: int) -> object:
-        seen.append(have.tolist())
-        return fitted(self, have, seed)
+    def spy(self: active_learning.Problem, labeled: np.ndarray, seed: int) -> object:
+        seen.append(labeled.tolist())
+        return fit(self, labeled, seed)
 
-    monkeypatch.setattr(active_learning.Problem, "fitted", spy)
+    monkeypatch.setattr(active_learning.Problem, "fit", spy)
     active_learning.run("line", "suggest", 1, None)
-    assert [len(set(have)) for have in seen] == [6, 8, 11]
+    assert [len(set(labeled)) for labeled in seen] == [6, 8, 11]
     assert all(set(a) <= set(b) for a, b in itertools.pairwise(seen))
 
 
 @pytest.mark.parametrize(
     ("curve", "level", "labels"),
     [
-        ([4.0, 2.0, 1.0], 1.0, 300.0),  # an error falls to its own end
+        ([4.0, 2.0, 1.0], 1.0, 300.0),  # an error falls to its last value
         ([4.0, 2.0, 1.0], 3.0, 150.0),  # half-way between two sizes
         ([0.1, 0.5, 0.9], 0.5, 200.0),  # an accuracy rises
         ([0.1, 0.5, 0.9], 0.05, 100.0),  # reached from the start
@@ -73,7 +73,7 @@ def test_no_row_is_labeled_twice(place: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_the_labels_that_a_level_takes(
     curve: list[float], level: float, labels: float | None
 ) -> None:
-    assert active_learning.needed([100, 200, 300], np.array(curve), level) == labels
+    assert active_learning.labels_needed([100, 200, 300], np.array(curve), level) == labels
 
 
 @pytest.mark.parametrize("task", ["superconductor", "digits"])
@@ -84,7 +84,7 @@ def test_the_figures_are_of_five_seeds_and_every_strategy(task: str) -> None:
     assert report["labels_for_what_random_reaches"]["random"] == report["labels"][-1]
 
 
-def test_the_readmes_tell_the_ratios_of_the_figures() -> None:
+def test_the_readme_has_the_ratios_of_the_figures() -> None:
     """What `suggest` needs for what random choice reaches on digits; the reverse on the table."""
     digits, table = (
         json.loads((active_learning.FOLDER / f"{task}.json").read_text())
@@ -93,7 +93,7 @@ def test_the_readmes_tell_the_ratios_of_the_figures() -> None:
     ours, random = (
         [point["mean"] for point in table["curves"][name]] for name in ("suggest", "random")
     )
-    behind = active_learning.needed(table["labels"], np.array(random), ours[-1])
-    said = (Path(gpn.__file__).parents[2] / "README.md").read_text()
-    assert f"({digits['labels_for_what_random_reaches']['suggest']:.0f}\nlabels" in said
-    assert f"({table['labels'][-1] / behind:.1f} times the labels" in said
+    behind = active_learning.labels_needed(table["labels"], np.array(random), ours[-1])
+    readme = (Path(gpn.__file__).parents[2] / "README.md").read_text()
+    assert f"({digits['labels_for_what_random_reaches']['suggest']:.0f}\nlabels" in readme
+    assert f"({table['labels'][-1] / behind:.1f} times the labels" in readme

@@ -1,4 +1,4 @@
-"""The fidelity benchmark: its measures on the truth itself, and its committed files."""
+"""The fidelity suite: its measures on the exact posterior itself, and its committed files."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments import results
+from experiments import harness
 from experiments.fidelity import reach, report
-from experiments.fidelity.measure import against_gp
+from experiments.fidelity.measure import distance_to_gp
 from experiments.fidelity.problems import PROBLEMS
 from experiments.fidelity.truth import class_logits, exact_posterior
 from experiments.fidelity.variants import variants
@@ -17,13 +17,11 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "three-classes"])
-def test_the_truth_is_at_no_distance_from_itself(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_truth_has_no_distance_to_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.fidelity.measure.REPEATS", 2)
     problem = PROBLEMS[name]()
     truth = exact_posterior(problem)
-    measured = against_gp(truth, problem, truth)
+    measured = distance_to_gp(truth, problem, truth)
     for key in ("w2", "covariance_error"):
         assert measured[key] < 1e-9
     assert measured["joint_w2"] < 1e-3
@@ -32,12 +30,12 @@ def test_the_truth_is_at_no_distance_from_itself(
     assert measured["data_variance_ratio_min"] == pytest.approx(1.0)
 
 
-def test_class_chains_mix_and_respect_the_labels() -> None:
+def test_class_chains_converge_and_fit_the_labels() -> None:
     problem = PROBLEMS["three-classes"]()
     near = problem.task.x_obs.mean(0, keepdim=True).repeat(1, 1)
     small = type(problem)(problem.task, torch.cat([problem.task.x_obs, near]), None)
-    logits, mixing = class_logits(small, chains=16, steps=100, warm_up=100)
-    assert mixing["rhat"] < 1.1
+    logits, convergence = class_logits(small, chains=16, steps=100, warm_up=100)
+    assert convergence["rhat"] < 1.1
     probabilities = logits.softmax(-1).mean(0)[:30]
     right = probabilities.argmax(-1) == problem.task.y_obs
     assert float(right.double().mean()) > 0.8
@@ -54,7 +52,7 @@ def test_the_readme_shows_the_tables_that_the_files_give() -> None:
 
 
 def test_result_files_say_how_they_were_made() -> None:
-    files = sorted((results.RESULTS / "fidelity").rglob("*.json"))
+    files = sorted((harness.RESULTS / "fidelity").rglob("*.json"))
     assert files
     for file in files:
         content = json.loads(file.read_text())

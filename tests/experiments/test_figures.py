@@ -1,4 +1,4 @@
-"""Figures and commands, from made-up result files alone."""
+"""Figures and commands, from synthetic result files alone."""
 
 import json
 from pathlib import Path
@@ -8,28 +8,29 @@ import pytest
 import torch
 
 from experiments import __main__ as command
-from experiments import active_learning, results
-from experiments.paper import figures, pictures
-from experiments.paper.pool_share import METHODS as SHARE_METHODS
-from experiments.paper.pool_share import SHARES
-from experiments.paper.settings import PLANS
-from experiments.paper.split import Rows
+from experiments import active_learning, harness
+from experiments.paper import figures
+from experiments.paper.contamination import METHODS, SHARES
+from experiments.paper.evaluate import first_images
+from experiments.paper.figures.contamination import point_of
+from experiments.paper.plans import PLANS
+from experiments.paper.tasks.split import Rows
 from gpn.plots import method_color
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files of every kind for every task."""
-    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setattr(harness, "RESULTS", tmp_path)
     for task, plan in PLANS.items():
-        results.save(tmp_path / task / "pool-share.json", {"rows": share_rows(task)})
+        harness.save(tmp_path / task / "pool-share.json", {"rows": share_rows(task)})
         for method in plan.methods:
-            results.save(tmp_path / task / "pictures" / f"{method}.json", picture(task))
+            harness.save(tmp_path / task / "pictures" / f"{method}.json", picture(task))
     for task in ("superconductor", "cifar10"):
-        results.save(tmp_path / task / "scalability.json", {"rows": growth_rows()})
+        harness.save(tmp_path / task / "scalability.json", {"rows": growth_rows()})
     for task, shape in (("mnist", (28, 28, 1)), ("cifar10", (32, 32, 3))):
         shown = {kind: torch.rand(shape).tolist() for kind in ("id", "ood")}
-        results.save(tmp_path / task / "pictures" / "images.json", shown)
+        harness.save(tmp_path / task / "pictures" / "images.json", shown)
     return tmp_path
 
 
@@ -37,7 +38,7 @@ def share_rows(task: str) -> list[dict[str, Any]]:
     unseen = {} if "super" in task else {"ood_auc_unseen_textures": 0.7}
     return [
         {"method": m, "share": share, "seed": seed, "metrics": {"ood_auc": 0.8, **unseen}}
-        for m in SHARE_METHODS
+        for m in METHODS
         for share in SHARES
         for seed in range(2)
     ]
@@ -63,13 +64,13 @@ def picture(task: str) -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize("name", command.FIGURES)
+@pytest.mark.parametrize("name", figures.FIGURES)
 def test_every_figure_is_drawn_from_files_alone(
     name: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command.main(["figure", name])
     path = Path(capsys.readouterr().out.strip())
-    assert path == folder / "figures" / f"{name}.png"
+    assert path == folder / "figures" / f"{figures.FILES.get(name, name)}.png"
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 10_000
 
@@ -89,7 +90,7 @@ def test_a_method_has_one_colour_everywhere(folder: Path) -> None:
 
 
 def words(picture: Any) -> list[Any]:
-    """Every text that can be seen."""
+    """Every visible text."""
     from matplotlib.text import Text
 
     picture.canvas.draw()
@@ -108,12 +109,12 @@ def test_a_figure_is_as_wide_as_a_page_and_its_words_can_be_read_there(
         assert all(text.get_fontsize() >= 7 for text in words(picture))
 
 
-def test_curves_of_one_seed_stand_beside_the_mean_of_all(folder: Path) -> None:
-    results.save(folder / "mnist" / "gpn.json", {"metrics": {"ood_auc": {"mean": 0.98765}}})
+def test_roc_curves_of_one_seed_have_the_mean_auc_in_the_legend(folder: Path) -> None:
+    harness.save(folder / "mnist" / "gpn.json", {"metrics": {"ood_auc": {"mean": 0.98765}}})
     picture = figures.roc()
-    said = [text.get_text() for text in words(picture)]
-    assert "GPN, ours (0.9877)" in said
-    assert any("Curves of seed 0" in text for text in said)
+    shown = [text.get_text() for text in words(picture)]
+    assert "GPN, ours (0.9877)" in shown
+    assert any("Curves of seed 0" in text for text in shown)
     assert {axes.get_xscale() for axes in picture.axes} == {"log"}
     lines = [line.get_linestyle() for line in picture.axes[0].lines]
     assert len(lines) - lines.count("-") >= 7, "lines differ by more than their colour"
@@ -122,7 +123,7 @@ def test_curves_of_one_seed_stand_beside_the_mean_of_all(folder: Path) -> None:
 def test_lines_that_are_all_at_the_top_are_named(folder: Path) -> None:
     best = {"roc": {"false": [0.0, 0.01, 1.0], "true": [1.0, 1.0, 1.0]}}
     for method in ("gpn", "gpn-paper"):
-        results.save(folder / "mnist" / "pictures" / f"{method}.json", best)
+        harness.save(folder / "mnist" / "pictures" / f"{method}.json", best)
     texts = {axes.get_title(): axes.texts for axes in figures.roc().axes}
     assert not texts["CIFAR-10 / SVHN"]
     assert "GPN, paper preset\nGPN, ours" in texts["MNIST / Fashion-MNIST"][0].get_text()
@@ -132,32 +133,32 @@ def test_spreads_are_those_of_the_tables(folder: Path) -> None:
     rows = [
         {"method": "gpn", "share": "1%", "metrics": {"ood_auc": auc}} for auc in (0.7, 0.8, 0.9)
     ]
-    assert figures._point(rows, "gpn", "1%", "ood_auc") == pytest.approx((2, 0.8, 0.1))
-    assert figures._point(rows, "gpn", "0%", "ood_auc") is None
+    assert point_of(rows, "gpn", "1%", "ood_auc") == pytest.approx((2, 0.8, 0.1))
+    assert point_of(rows, "gpn", "0%", "ood_auc") is None
 
 
-def test_noise_is_called_noise_and_chance_is_drawn_where_it_is_in_sight(folder: Path) -> None:
+def test_noise_is_named_and_chance_is_drawn_where_it_is_visible(folder: Path) -> None:
     rows = share_rows("superconductor")
     rows[0]["metrics"]["ood_auc"] = 0.1
-    results.save(folder / "superconductor" / "pool-share.json", {"rows": rows})
-    first, *others = figures.shares().axes
+    harness.save(folder / "superconductor" / "pool-share.json", {"rows": rows})
+    first, *others = figures.contamination().axes
     assert first.get_xticklabels()[-1].get_text() == "uniform noise\nas pool"
     assert "chance" in [line.get_label() for line in first.lines]
     assert all("chance" not in [line.get_label() for line in axes.lines] for axes in others)
 
 
-def test_boxes_tell_what_is_shown_and_how_many_draws_there_are(folder: Path) -> None:
+def test_boxes_name_the_images_and_the_number_of_draws(folder: Path) -> None:
     report = {"roc": {}, "draws": dict.fromkeys(("id", "ood"), [[0.1] * 10] * 7)}
     for task in ("mnist", "cifar10"):
-        results.save(folder / task / "pictures" / "ensemble.json", report)
-    said = [text.get_text() for text in words(figures.boxes())]
-    shown = ("MNIST: a 7", "Fashion-MNIST: ankle boot", "CIFAR-10: a cat", "SVHN: a 4")
-    assert all(any(text.endswith(what) for text in said) for what in shown)
-    assert "Ensemble,\nplain\n7 draws" in said
-    assert "GPN,\nours\n10 draws" in said
+        harness.save(folder / task / "pictures" / "ensemble.json", report)
+    shown = [text.get_text() for text in words(figures.boxes())]
+    titles = ("MNIST: a 7", "Fashion-MNIST: ankle boot", "CIFAR-10: a cat", "SVHN: a 4")
+    assert all(any(text.endswith(what) for text in shown) for what in titles)
+    assert "Ensemble,\nplain\n7 draws" in shown
+    assert "GPN,\nours\n10 draws" in shown
 
 
-def test_images_are_kept_as_they_were_before_they_were_standardised() -> None:
+def test_images_are_saved_as_they_were_before_standardisation() -> None:
     rng = torch.Generator().manual_seed(0)
     images = torch.randint(256, (2, 5, 3, 8, 8), generator=rng) / 255
     images[:, 0] = 0.3 + 0.1 * images[:, 0]  # what is shown is neither black nor white
@@ -165,19 +166,21 @@ def test_images_are_kept_as_they_were_before_they_were_standardised() -> None:
     mean, std = (
         torch.tensor(values).view(3, 1, 1) for values in ([0.5, 0.4, 0.3], [0.2, 0.3, 0.1])
     )
-    known, strange = (images - mean) / std
-    kept = pictures._images(Rows(known, torch.zeros(5), strange))
+    known, ood = (images - mean) / std
+    saved = first_images(Rows(known, torch.zeros(5), ood))
     for kind, true in zip(("id", "ood"), images[:, 0], strict=True):
-        torch.testing.assert_close(torch.tensor(kept[kind]), true.movedim(0, -1), atol=6e-4, rtol=0)
+        torch.testing.assert_close(
+            torch.tensor(saved[kind]), true.movedim(0, -1), atol=6e-4, rtol=0
+        )
 
 
 def test_strategies_have_the_colours_of_the_methods_that_choose(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = active_learning._looks()
-    assert looks["suggest"][0] == method_color("gpn")
-    assert looks["disagreement"][0] == method_color("ensemble")
-    assert len({colour for colour, *_ in looks.values()}) == 3
+    styles = active_learning.STYLES
+    assert styles["suggest"][0] == method_color("gpn")
+    assert styles["disagreement"][0] == method_color("ensemble")
+    assert len({colour for colour, *_ in styles.values()}) == 3
     path = figures.figure("active-learning")
     assert path == folder / "figures" / "active-learning.png"
     monkeypatch.setattr(active_learning, "FOLDER", folder)
@@ -185,19 +188,17 @@ def test_strategies_have_the_colours_of_the_methods_that_choose(
         figures.figure("active-learning")
 
 
-@pytest.mark.parametrize("name", ["scalability", "roc", "boxes", "shares"])
-def test_what_is_missing_is_said_in_one_line(
+@pytest.mark.parametrize("name", ["scalability", "roc", "boxes", "contamination"])
+def test_missing_results_are_one_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setattr(harness, "RESULTS", tmp_path)
     with pytest.raises(SystemExit, match=r"error: a figure needs result files, no task has .*json"):
         command.main(["figure", name])
 
 
-def test_data_that_is_missing_is_said_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results, "RESULTS", tmp_path)
+def test_missing_data_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "RESULTS", tmp_path)
     monkeypatch.setenv("GPN_DATA", str(tmp_path))
     with pytest.raises(SystemExit, match=r"error: .*train\.csv"):
         command.main(["run", "superconductor", "--method", "gp", "--quick"])
@@ -207,7 +208,7 @@ def test_a_table_is_printed_from_files_alone(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metrics = dict.fromkeys(
-        ("accuracy", "id_entropy", "ood_entropy", "ood_auc"), results.summary([0.5, 0.7])
+        ("accuracy", "id_entropy", "ood_entropy", "ood_auc"), harness.summary([0.5, 0.7])
     )
     (folder / "mnist" / "gpn.json").write_text(json.dumps({"metrics": metrics}))
     command.main(["table", "mnist"])

@@ -1,4 +1,4 @@
-"""Bayesian optimisation: runs that resume, and what the committed figures say."""
+"""Bayesian optimisation: runs that resume, and the committed results."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from experiments import optimisation
 SHORT = ["--seeds", "1", "--steps", "1", "--function", "branin-2"]
 
 
-def test_a_run_is_kept_and_not_run_again(
+def test_a_finished_run_is_not_repeated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(optimisation, "run_all", in_this_process)
@@ -31,9 +31,9 @@ def test_a_run_is_kept_and_not_run_again(
     assert json.loads(out.read_text()) == report
 
 
-def in_this_process(jobs: int, everything: list[tuple[object, ...]]) -> None:
-    for each in everything:
-        optimisation.run(*each)
+def in_this_process(jobs: int, runs: list[tuple[object, ...]]) -> None:
+    for run in runs:
+        optimisation.run(*run)
 
 
 def test_a_gpn_beats_random_search_on_three_functions_at_least() -> None:

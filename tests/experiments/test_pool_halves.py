@@ -1,4 +1,4 @@
-"""Pools of images: as many strangers as known images, whatever joins them; labels must be there."""
+"""Pools of images: as many OOD images as labeled ones; label files must exist."""
 
 import gzip
 import struct
@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.paper.images import cifar10, mnist
-from experiments.paper.split import Split, half_and_half
+from experiments.paper.tasks.images import cifar10, mnist
+from experiments.paper.tasks.split import Split, balanced_pool
 from gpn.core.pools.base import TensorPool
 from gpn.data import MissingData
 
 
 def check_halves(split: Split) -> None:
-    """The first half are the labeled rows, the second are strangers, each about as often."""
+    """The first half are the labeled rows, the second OOD rows."""
     assert isinstance(split.task.pool, TensorPool)
-    known, strange = split.task.pool.rows.chunk(2)
+    known, ood = split.task.pool.rows.chunk(2)
     assert torch.equal(known, split.task.x_obs)
-    assert len(strange) == len(known)
-    where = {tuple(row) for row in split.strangers.flatten(1).tolist()}
-    assert {tuple(row) for row in strange.flatten(1).tolist()} <= where
+    assert len(ood) == len(known)
+    where = {tuple(row) for row in split.pool_ood.flatten(1).tolist()}
+    assert {tuple(row) for row in ood.flatten(1).tolist()} <= where
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 10, 11, 25])
-def test_halves_are_equal_for_any_number_of_strangers(count: int) -> None:
-    known, strangers = torch.zeros(10, 2), torch.arange(1.0, count + 1)[:, None].expand(-1, 2)
-    pool = half_and_half(known, strangers)
+def test_halves_are_equal_for_any_number_of_ood_rows(count: int) -> None:
+    known, ood = torch.zeros(10, 2), torch.arange(1.0, count + 1)[:, None].expand(-1, 2)
+    pool = balanced_pool(known, ood)
     assert torch.equal(pool[:10], known)
     often = pool[10:, 0].long().bincount(minlength=count + 1)[1:]
     assert often.sum() == 10
@@ -41,23 +41,23 @@ def test_they_stay_equal_once_validation_images_join(make: Any, pictures: None) 
     merged = split.merged()
     check_halves(merged)
     assert len(merged.task.x_obs) == 90
-    assert len(merged.strangers) == len(split.strangers) + len(split.valid.x_ood)
+    assert len(merged.pool_ood) == len(split.pool_ood) + len(split.valid.x_ood)
 
 
 @pytest.mark.parametrize("make", [mnist, cifar10])
-def test_a_quick_look_has_halves_too(make: Any, pictures: None) -> None:
-    part = make(0).part(0.5, seed=0)
-    check_halves(part)
-    check_halves(part.merged())
+def test_a_quick_run_has_halves_too(make: Any, pictures: None) -> None:
+    sample = make(0).sample(0.5, seed=0)
+    check_halves(sample)
+    check_halves(sample.merged())
 
 
-def test_a_share_of_strangers_is_not_made_halves_again(pictures: None) -> None:
+def test_a_contaminated_pool_is_not_balanced_again(pictures: None) -> None:
     split = cifar10(0).merged().contaminated(0.1, seed=0)
     assert isinstance(split.task.pool, TensorPool)
     assert len(split.task.pool.rows) == 100
 
 
-def test_strangers_are_no_longer_unseen(pictures: None) -> None:
+def test_the_pools_ood_set_is_not_unseen(pictures: None) -> None:
     assert list(cifar10(0).unseen) == ["textures"]
     assert not cifar10(0, ood="textures32").unseen
 
@@ -66,7 +66,7 @@ def test_strangers_are_no_longer_unseen(pictures: None) -> None:
 def test_images_without_labels_say_which_file_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("experiments.paper.images.VALID", 5)
+    monkeypatch.setattr("experiments.paper.tasks.images.N_VALID", 5)
     content = struct.pack(">4I", 0x0803, 20, 28, 28) + bytes(20 * 28 * 28)
     for name in ("mnist", "fashion-mnist"):
         (tmp_path / name).mkdir()

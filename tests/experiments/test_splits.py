@@ -1,4 +1,4 @@
-"""Splits without leaks, and pools with the asked share of strangers."""
+"""Splits without leaks, and pools with a given share of OOD rows."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 import gpn
-from experiments.paper.images import cifar10, mnist
-from experiments.paper.pool_share import with_share
-from experiments.paper.split import Split
-from experiments.paper.superconductor import superconductor, superconductor_grouped
+from experiments.paper.contamination import contaminated
+from experiments.paper.tasks.images import cifar10, mnist
+from experiments.paper.tasks.split import Split
+from experiments.paper.tasks.superconductor import superconductor, superconductor_grouped
 from gpn.core.pools.base import TensorPool
 
 
@@ -25,7 +25,7 @@ def pool_rows(split: Split) -> Tensor:
 
 
 class TestSuperconductor:
-    def test_known_rows_are_labeled_and_all_training_rows_are_in_the_pool(
+    def test_warm_rows_are_labeled_and_all_training_rows_are_in_the_pool(
         self, table: SimpleNamespace
     ) -> None:
         split = superconductor(0)
@@ -48,7 +48,7 @@ class TestSuperconductor:
 
     @pytest.mark.parametrize("seed", range(6))
     @pytest.mark.parametrize("group", [2, 7, 40])
-    def test_only_the_grouped_split_keeps_twins_together(
+    def test_only_the_grouped_split_keeps_identical_rows_together(
         self, seed: int, group: int, table: SimpleNamespace
     ) -> None:
         """Whatever the size of the groups, and wherever the cuts would fall in them."""
@@ -64,7 +64,7 @@ class TestSuperconductor:
 
 class TestImages:
     @pytest.mark.parametrize("make", [mnist, cifar10])
-    def test_half_of_the_pool_is_strange_and_no_test_image_is_in_it(
+    def test_half_of_the_pool_is_ood_and_no_test_image_is_in_it(
         self, make: Any, pictures: None
     ) -> None:
         split = make(0)
@@ -84,7 +84,7 @@ class TestImages:
         assert mnist(0).task.augment == gpn.data.FlipAndShift(shift=2, flip=False)
         assert cifar10(0).task.augment == gpn.data.FlipAndShift(shift=4, flip=True)
 
-    def test_any_set_can_be_the_strangers(self, pictures: None) -> None:
+    def test_any_image_set_can_be_the_ood_set(self, pictures: None) -> None:
         other = cifar10(0, ood="my-own")
         assert as_set(other.test.x_ood) != as_set(cifar10(0).test.x_ood)
 
@@ -99,15 +99,15 @@ def test_merging_gives_the_validation_rows_to_the_training_rows(table: SimpleNam
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.0])
-def test_strangers_are_the_asked_share_of_the_pool(share: float, table: SimpleNamespace) -> None:
+def test_ood_rows_are_the_given_share_of_the_pool(share: float, table: SimpleNamespace) -> None:
     split = superconductor(0).contaminated(share, seed=0)
     labeled = as_set(split.task.x_obs)
-    strange = [tuple(row) not in labeled for row in pool_rows(split).tolist()]
-    assert sum(strange) / len(strange) == pytest.approx(share, abs=0.01)
+    ood = [tuple(row) not in labeled for row in pool_rows(split).tolist()]
+    assert sum(ood) / len(ood) == pytest.approx(share, abs=0.01)
 
 
-def test_a_made_up_pool_keeps_to_the_range_of_the_labels(table: SimpleNamespace) -> None:
-    split = with_share(superconductor(0), None, seed=0)
+def test_a_synthetic_pool_stays_in_the_range_of_the_labeled_rows(table: SimpleNamespace) -> None:
+    split = contaminated(superconductor(0), "none", seed=0)
     x, made = split.task.x_obs, pool_rows(split)
     assert made.shape == x.shape
     assert not as_set(made) & as_set(x)

@@ -1,4 +1,4 @@
-"""Small models of made-up tables, with names and categories that look like markup."""
+"""Small models of synthetic tables, with names and categories that look like markup."""
 
 from pathlib import Path
 from typing import Any
@@ -32,48 +32,48 @@ def table(n: int, seed: int, spread: float = 1.0) -> pd.DataFrame:
     return made
 
 
-TARGETS = {"numbers": "yield <i>", "classes": "grade"}
+TARGETS = {"regression": "yield <i>", "classification": "grade"}
 TRAIN = gpn.TrainConfig(steps=60, label_batch=64, pool_batch=64, learning_rate=5e-3, device="cpu")
 SETTINGS: dict[str, Any] = {"anchor": "independent", "beta": 0.1, "noise_std": 0.2, "train": TRAIN}
 
 
 def model_of(estimator: Any, labeled: pd.DataFrame, target: str, pool: Any) -> TableModel:
-    """An estimator fitted to a table, with what it would remember of a fit that warned."""
+    """An estimator fitted to a table, with the record of a fit that warned."""
     columns = TableEncoder.fit(labeled, target)
     x, y = columns.transform(labeled), labeled[target].to_numpy()
     estimator.fit(x, y, columns.transform(pool))
     numbers = np.searchsorted(estimator.classes_, y) if is_classifier(estimator) else y
-    said = ["a warning with <script>window.hacked = 3</script>"]
+    warned = ["a warning with <script>window.hacked = 3</script>"]
     rows = x, np.asarray(numbers, float)
     trial = {"beta": 0.1, "score": -0.51234, "error": 0.0123, "coverage": 0.95, "noise_std": 0.2}
     found = {"prior_variance_kept": 0.9, "beta_search": [trial, {**trial, "beta": 0.3}]}
-    record = FitRecord(len(x), len(pool), columns.notes, said, found, *rows)
+    record = FitRecord(len(x), len(pool), columns.notes, warned, found, *rows)
     return TableModel(estimator, columns, target, record)
 
 
 def fitted(kind: str) -> TableModel:
-    """A GPN of numbers or of classes."""
+    """A GPN regressor or classifier."""
     others = [name for name in TARGETS.values() if name != TARGETS[kind]]
-    made = gpn.GPNClassifier if kind == "classes" else gpn.GPNRegressor
+    made = gpn.GPNClassifier if kind == "classification" else gpn.GPNRegressor
     config = gpn.GPNConfig(**SETTINGS, trunk=gpn.MLPTrunk(widths=(32, 32)), n_axes=20)
     labeled = table(150, 0).drop(columns=others)
     return model_of(made(config, random_state=0), labeled, TARGETS[kind], table(300, 1, 2.5))
 
 
 def ensemble() -> gpn.PosteriorRegressor:
-    """Quick, and without codes."""
+    """Quick to fit, and without codes."""
     settings = {"n_members": 3, "train": TRAIN, "trunk": gpn.MLPTrunk(widths=(16,))}
     return gpn.PosteriorRegressor("ensemble", settings=settings, random_state=0)
 
 
 @pytest.fixture(scope="session")
-def numbers_model() -> TableModel:
-    return fitted("numbers")
+def regression_model() -> TableModel:
+    return fitted("regression")
 
 
 @pytest.fixture(scope="session")
-def classes_model() -> TableModel:
-    return fitted("classes")
+def classification_model() -> TableModel:
+    return fitted("classification")
 
 
 @pytest.fixture(scope="session")
@@ -95,15 +95,19 @@ def pool_rows() -> pd.DataFrame:
 @pytest.fixture(scope="session")
 def pages(
     tmp_path_factory: pytest.TempPathFactory,
-    numbers_model: TableModel,
-    classes_model: TableModel,
+    regression_model: TableModel,
+    classification_model: TableModel,
     ensemble_model: TableModel,
     test_rows: pd.DataFrame,
     pool_rows: pd.DataFrame,
 ) -> Path:
-    """A folder with numbers.html, classes.html and ensemble.html."""
+    """A folder with regression.html, classification.html and ensemble.html."""
     folder = tmp_path_factory.mktemp("pages")
-    models = {"numbers": numbers_model, "classes": classes_model, "ensemble": ensemble_model}
+    models = {
+        "regression": regression_model,
+        "classification": classification_model,
+        "ensemble": ensemble_model,
+    }
     for name, model in models.items():
         write_report(model, test_rows, pool_rows, folder / f"{name}.html")
     return folder

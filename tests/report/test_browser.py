@@ -29,16 +29,20 @@ pytestmark = pytest.mark.skipif(
     reason="chromium and chromedriver (Debian's chromium, chromium-driver) are not installed",
 )
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
-PAGES = ("numbers", "classes", "ensemble")
+PAGES = ("regression", "classification", "ensemble")
 SHARED = {
     "ood-scale": "plot-ood",
-    "unknown-row": "plot-unknown",
-    "unknown-near": "plot-unknown",
+    "ood-row": "plot-difference",
+    "ood-neighbour": "plot-difference",
     "functions-row": "plot-functions",
     "functions-feature": "plot-functions",
 }
-OF_CLASSES = {"boxes-row": "plot-boxes", "functions-class": "plot-functions"}
-CONTROLS = {"numbers": SHARED, "classes": {**SHARED, **OF_CLASSES}, "ensemble": SHARED}
+CLASS_CONTROLS = {"boxes-row": "plot-boxes", "functions-class": "plot-functions"}
+CONTROLS = {
+    "regression": SHARED,
+    "classification": {**SHARED, **CLASS_CONTROLS},
+    "ensemble": SHARED,
+}
 READY = "return document.documentElement.dataset.ready"  # milliseconds from the start
 DATA = """return JSON.stringify(document.getElementById(arguments[0]).data.map(
   t => ({x: t.x, y: t.y, q1: t.q1, name: t.name, color: (t.line || {}).color})))"""
@@ -56,18 +60,18 @@ def browser() -> Iterator[Any]:
     driver.quit()
 
 
-def look(browser: Any, width: int = 1280, scheme: str = "light") -> None:
+def emulate(browser: Any, width: int = 1280, scheme: str = "light") -> None:
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     feature = {"name": "prefers-color-scheme", "value": scheme}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
 
 
-def show(browser: Any, path: Path) -> None:
+def open_page(browser: Any, path: Path) -> None:
     browser.get("about:blank")
     browser.get(path.as_uri())
     WebDriverWait(browser, 30).until(lambda b: b.execute_script(READY))
-    browser.execute_script("report.drawAll()")  # as before printing; else as one scrolls
+    browser.execute_script("report.drawAll()")  # as before printing
 
 
 def drawn(browser: Any, plot: str) -> Any:
@@ -75,19 +79,19 @@ def drawn(browser: Any, plot: str) -> Any:
 
 
 def requests(browser: Any) -> list[str]:
-    """Every address that was asked for since the last look."""
+    """Every address requested since the last call."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     sent = [m for m in messages if m["method"] == "Network.requestWillBeSent"]
     return [message["params"]["request"]["url"] for message in sent]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_it_opens_silently_and_asks_for_nothing(browser: Any, pages: Path, page: str) -> None:
-    look(browser)
+def test_it_opens_without_messages_or_requests(browser: Any, pages: Path, page: str) -> None:
+    emulate(browser)
     requests(browser), browser.get_log("browser")
-    show(browser, pages / f"{page}.html")
-    asked = {url.split(":")[0] for url in requests(browser)}
-    assert asked <= {"file", "data", "blob"}
+    open_page(browser, pages / f"{page}.html")
+    schemes = {url.split(":")[0] for url in requests(browser)}
+    assert schemes <= {"file", "data", "blob"}
     assert browser.get_log("browser") == []
     empty = "return [...document.querySelectorAll('.plot')].filter(p => !p.data).map(p => p.id)"
     assert browser.execute_script(empty) == []
@@ -95,8 +99,8 @@ def test_it_opens_silently_and_asks_for_nothing(browser: Any, pages: Path, page:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_control_changes_its_plot(browser: Any, pages: Path, page: str) -> None:
-    look(browser)
-    show(browser, pages / f"{page}.html")
+    emulate(browser)
+    open_page(browser, pages / f"{page}.html")
     found = {select.get_attribute("id") for select in browser.find_elements(By.TAG_NAME, "select")}
     assert found == set(CONTROLS[page]), "no control without a test"
     for control, plot in CONTROLS[page].items():
@@ -108,9 +112,9 @@ def test_every_control_changes_its_plot(browser: Any, pages: Path, page: str) ->
 
 
 def test_plots_are_drawn_as_they_come_near(browser: Any, pages: Path) -> None:
-    look(browser)
+    emulate(browser)
     browser.get("about:blank")
-    browser.get((pages / "numbers.html").as_uri())
+    browser.get((pages / "regression.html").as_uri())
     WebDriverWait(browser, 30).until(lambda b: b.execute_script(READY))
     is_drawn = "return Boolean(document.getElementById('plot-functions').data)"
     assert not browser.execute_script(is_drawn)
@@ -118,52 +122,53 @@ def test_plots_are_drawn_as_they_come_near(browser: Any, pages: Path) -> None:
     WebDriverWait(browser, 10).until(lambda b: b.execute_script(is_drawn))
 
 
-def test_the_rate_of_false_alarms_moves_the_line(browser: Any, pages: Path) -> None:
-    look(browser)
-    show(browser, pages / "numbers.html")
+def test_the_false_positive_rate_moves_the_threshold(browser: Any, pages: Path) -> None:
+    emulate(browser)
+    open_page(browser, pages / "regression.html")
     where = "return document.getElementById('plot-ood').layout.shapes[0].x0"
-    before, said = browser.execute_script(where), browser.find_element(By.ID, "ood-said").text
+    before, summary = browser.execute_script(where), browser.find_element(By.ID, "ood-summary").text
     browser.find_element(By.ID, "ood-rate").send_keys(Keys.ARROW_RIGHT * 5)
     assert browser.execute_script(where) < before
-    assert browser.find_element(By.ID, "ood-said").text != said
+    assert browser.find_element(By.ID, "ood-summary").text != summary
     assert browser.find_element(By.ID, "ood-rate-text").text == "10 %"
 
 
 def test_a_row_of_the_table_can_be_chosen(browser: Any, pages: Path) -> None:
-    look(browser)
-    show(browser, pages / "numbers.html")
-    before = drawn(browser, "plot-unknown")
-    browser.find_elements(By.CSS_SELECTOR, "#unknown-table button")[3].click()
-    assert drawn(browser, "plot-unknown") != before
-    assert Select(browser.find_element(By.ID, "unknown-row")).first_selected_option.text != ""
+    emulate(browser)
+    open_page(browser, pages / "regression.html")
+    before = drawn(browser, "plot-difference")
+    browser.find_elements(By.CSS_SELECTOR, "#ood-table button")[3].click()
+    assert drawn(browser, "plot-difference") != before
+    assert Select(browser.find_element(By.ID, "ood-row")).first_selected_option.text != ""
 
 
-FUNCTION = """const {data, part, state, byId} = report, f = data.functions;
+FUNCTION = """const {data, slice, state, byId} = report, f = data.functions;
 const at = ['functions-row', 'functions-feature'].map(name => Number(byId(name).value));
 const lines = byId('plot-functions').data;
-return JSON.stringify({code: state.code, base: part(f.base, ...at), slopes: part(f.slopes, ...at),
+return JSON.stringify({code: state.code, base: slice(f.base, ...at),
+  loadings: slice(f.loadings, ...at),
   drawn: state.moved.map(i => Array.from(lines[i].y))})"""
 
 
 def moved(browser: Any) -> tuple[list[float], Any, Any]:
-    """The code, the lines drawn for it, and what they should be: (points, outputs) each."""
+    """The code, the lines drawn for it, and the exact lines: (points, outputs) each."""
     browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
     found = json.loads(browser.execute_script(FUNCTION))
     lines = np.array(found["drawn"]).T
     points, outputs = lines.shape
     base = np.array(found["base"]).reshape(points, outputs)
-    values = base + np.array(found["slopes"]).reshape(points, outputs, 2) @ found["code"]
+    values = base + np.array(found["loadings"]).reshape(points, outputs, 2) @ found["code"]
     if outputs > 1:
         powers = np.exp(values - values.max(1, keepdims=True))
         values = powers / powers.sum(1, keepdims=True)
     return found["code"], lines, values
 
 
-@pytest.mark.parametrize("page", ["numbers", "classes"])
+@pytest.mark.parametrize("page", ["regression", "classification"])
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_pointer_moves_the_function(browser: Any, pages: Path, page: str, width: int) -> None:
-    look(browser, width)
-    show(browser, pages / f"{page}.html")
+    emulate(browser, width)
+    open_page(browser, pages / f"{page}.html")
     plane = browser.find_element(By.ID, "plane")
     before = moved(browser)
     assert before[1] == pytest.approx(before[2], abs=1e-5)
@@ -178,8 +183,8 @@ def test_the_pointer_moves_the_function(browser: Any, pages: Path, page: str, wi
 
 
 def test_arrow_keys_and_the_button_move_it_too(browser: Any, pages: Path) -> None:
-    look(browser)
-    show(browser, pages / "numbers.html")
+    emulate(browser)
+    open_page(browser, pages / "regression.html")
     plane = browser.find_element(By.ID, "plane")
     browser.execute_script("arguments[0].focus()", plane)
     plane.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_DOWN)
@@ -191,8 +196,8 @@ def test_arrow_keys_and_the_button_move_it_too(browser: Any, pages: Path) -> Non
 
 
 def test_a_finger_moves_it(browser: Any, pages: Path) -> None:
-    look(browser, 400)
-    show(browser, pages / "numbers.html")
+    emulate(browser, 400)
+    open_page(browser, pages / "regression.html")
     plane = browser.find_element(By.ID, "plane")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plane)
     box = browser.execute_script("return arguments[0].getBoundingClientRect().toJSON()", plane)
@@ -213,15 +218,15 @@ return [...document.querySelectorAll('main *')]
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("width", [1280, 400])
 def test_nothing_is_wider_than_the_screen(browser: Any, pages: Path, page: str, width: int) -> None:
-    look(browser, width)
-    show(browser, pages / f"{page}.html")
+    emulate(browser, width)
+    open_page(browser, pages / f"{page}.html")
     browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true })")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     assert browser.execute_script(OVERFLOW) == []
 
 
 INK = """const of = name => getComputedStyle(document.querySelector(name));
-return [of('html').backgroundColor, of('body').color, of('.say').color, of('#ood').backgroundColor,
+return [of('html').backgroundColor, of('body').color, of('.text').color, of('#ood').backgroundColor,
   document.querySelector('#plot-ood .xtick text').style.fill]"""
 
 
@@ -238,20 +243,20 @@ def contrast(first: str, second: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_stand_out_from_their_ground(browser: Any, pages: Path, scheme: str) -> None:
-    look(browser, scheme=scheme)
-    show(browser, pages / "numbers.html")
-    ground, ink, quiet, paper, ticks = browser.execute_script(INK)
-    assert (brightness(ground) > 0.5) == (scheme == "light")
-    assert min(contrast(ink, ground), contrast(quiet, paper), contrast(ticks, paper)) > 4.5
+def test_texts_contrast_with_their_background(browser: Any, pages: Path, scheme: str) -> None:
+    emulate(browser, scheme=scheme)
+    open_page(browser, pages / "regression.html")
+    background, ink, quiet, paper, ticks = browser.execute_script(INK)
+    assert (brightness(background) > 0.5) == (scheme == "light")
+    assert min(contrast(ink, background), contrast(quiet, paper), contrast(ticks, paper)) > 4.5
 
 
 def test_plots_follow_the_page_from_light_to_dark(browser: Any, pages: Path) -> None:
-    look(browser)
-    show(browser, pages / "classes.html")
+    emulate(browser)
+    open_page(browser, pages / "classification.html")
     plots = ("plot-ood", "plot-functions", "plot-risk", "plot-entropy")
     before = [drawn(browser, plot)[0]["color"] for plot in plots]
-    look(browser, scheme="dark")
+    emulate(browser, scheme="dark")
     WebDriverWait(browser, 10).until(
         lambda b: all(drawn(b, p)[0]["color"] != c for p, c in zip(plots, before, strict=True))
     )
@@ -259,15 +264,15 @@ def test_plots_follow_the_page_from_light_to_dark(browser: Any, pages: Path) -> 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_names_that_look_like_scripts_are_names(browser: Any, pages: Path, page: str) -> None:
-    look(browser)
-    show(browser, pages / f"{page}.html")
+    emulate(browser)
+    open_page(browser, pages / f"{page}.html")
     for select in browser.find_elements(By.TAG_NAME, "select"):
         for i in range(len(Select(select).options)):
             Select(select).select_by_index(i)
     assert browser.execute_script("return window.hacked") is None
     assert browser.execute_script("return document.images.length") == 0
     options = Select(browser.find_element(By.ID, "functions-feature")).options
-    assert any("<script>" in option.text for option in options), "shown as it stands"
+    assert any("<script>" in option.text for option in options), "shown as text"
     shown = "return [...document.querySelectorAll('.plot svg text')].map(t => t.textContent).join()"
     assert "<script>" in browser.execute_script(shown)
     assert browser.get_log("browser") == []
@@ -283,16 +288,16 @@ def test_the_page_of_a_long_and_wide_pool_is_small_and_quick(browser: Any, tmp_p
     model = model_of(gpn.GPNRegressor(config, random_state=0), labeled, "y", pool.iloc[:500])
     path = write_report(model, labeled, pool, tmp_path / "wide.html")
     assert path.stat().st_size < 10e6
-    look(browser)
+    emulate(browser)
     seconds = []
     for _ in range(3):
-        show(browser, path)
+        open_page(browser, path)
         seconds.append(float(browser.execute_script(READY)) / 1000)
     assert min(seconds) < 3, seconds
     assert len(Select(browser.find_element(By.ID, "functions-feature")).options) == 81
 
 
 def test_a_fit_that_warned_says_so(browser: Any, pages: Path) -> None:
-    show(browser, pages / "numbers.html")
+    open_page(browser, pages / "regression.html")
     text = browser.find_element(By.CSS_SELECTOR, ".note.warning").text
     assert "a warning with <script>" in text

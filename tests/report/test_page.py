@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 import gpn
 from gpn.cli.commands import app
 from gpn.report import write_report
-from gpn.report.numbers import labels_of, numbers_of
+from gpn.report.data import labels_of, report_data
 from gpn.report.page import as_json, policy
-from gpn.report.rows import rows_of
+from gpn.report.rows import score_table
 from gpn.tables.fit_record import MAX_STORED_ROWS, FitRecord, rows_to_store
 from gpn.tables.model import TableModel, fit_table
 from tests.report.conftest import MARKUP, ensemble, model_of
@@ -26,30 +26,30 @@ def quiet(text: str) -> None:
     pass
 
 
-def own_parts(page: str) -> str:
+def without_plotly(page: str) -> str:
     """The page without the plotting library."""
     return re.sub(r"<script>.*?</script>", "", page, count=1, flags=re.DOTALL)
 
 
 def test_nothing_of_the_data_is_markup(pages: Path) -> None:
     for path in pages.glob("*.html"):
-        page = own_parts(path.read_text())
+        page = without_plotly(path.read_text())
         assert MARKUP not in page
         assert "<img" not in page
-        assert "window.hacked" in page, "it is there, escaped"
+        assert "window.hacked" in page, "present, but escaped"
         assert not re.search(r"<script>[^<]{0,9}window", page)
 
 
 def test_nothing_is_fetched_from_elsewhere(pages: Path) -> None:
-    page = own_parts((pages / "numbers.html").read_text())
+    page = without_plotly((pages / "regression.html").read_text())
     assert not re.findall(r"https?://|//cdn|<link rel=.stylesheet|src=.http", page)
     assert "default-src 'none'" in html.unescape(page)
 
 
 def test_json_cannot_close_its_element() -> None:
-    told = as_json({"a": "</script><!--", "b": np.arange(3.0), "c": np.int64(2)})
-    assert "<" not in told
-    back = json.loads(told)
+    encoded = as_json({"a": "</script><!--", "b": np.arange(3.0), "c": np.int64(2)})
+    assert "<" not in encoded
+    back = json.loads(encoded)
     assert back["a"] == "</script><!--"
     assert back["b"]["shape"] == [3]
     assert back["c"] == 2
@@ -58,55 +58,67 @@ def test_json_cannot_close_its_element() -> None:
 
 
 def test_only_the_pages_own_scripts_may_run() -> None:
-    told = policy(["let a = 1;"])
-    assert "sha256-" in told
-    assert "unsafe-inline" not in told.split("style-src")[0]
+    rule = policy(["let a = 1;"])
+    assert "sha256-" in rule
+    assert "unsafe-inline" not in rule.split("style-src")[0]
 
 
 def test_a_table_without_the_target_still_makes_a_page(
-    numbers_model: TableModel, pool_rows: pd.DataFrame, tmp_path: Path
+    regression_model: TableModel, pool_rows: pd.DataFrame, tmp_path: Path
 ) -> None:
-    path = write_report(numbers_model, pool_rows, out=tmp_path / "r.html")
-    page = own_parts(path.read_text())
+    path = write_report(regression_model, pool_rows, out=tmp_path / "r.html")
+    page = without_plotly(path.read_text())
     assert "has no column" in page
     assert 'id="plot-coverage"' not in page
     assert 'id="plot-functions"' in page
 
 
-def test_labels_that_cannot_be_used_are_left_out_and_said(
-    numbers_model: TableModel, classes_model: TableModel, test_rows: pd.DataFrame
+def test_unusable_labels_are_left_out_with_a_note(
+    regression_model: TableModel, classification_model: TableModel, test_rows: pd.DataFrame
 ) -> None:
-    for model, strange in ((numbers_model, None), (classes_model, "never seen")):
+    for model, unusable in ((regression_model, None), (classification_model, "never seen")):
         target = test_rows[model.target].astype(object)
-        target.iloc[:7] = strange
-        rows = rows_of(model, "test", test_rows.assign(**{model.target: target}))
-        places, y, said = labels_of(model, rows)
-        assert places[0] == 7
+        target.iloc[:7] = unusable
+        rows = score_table(model, "test", test_rows.assign(**{model.target: target}))
+        indices, y, notes = labels_of(model, rows)
+        assert indices[0] == 7
         assert len(y) == len(test_rows) - 7
-        assert "7 of 120 test rows are left out" in said[0]
+        assert "7 of 120 test rows are left out" in notes[0]
 
 
-def test_a_model_that_forgot_its_rows_says_so(
+def test_a_model_without_stored_rows_has_a_note(
     ensemble_model: TableModel, test_rows: pd.DataFrame, tmp_path: Path
 ) -> None:
     bare = TableModel(ensemble_model.estimator, ensemble_model.encoder, ensemble_model.target)
-    page = own_parts(write_report(bare, test_rows, out=tmp_path / "r.html").read_text())
-    assert "carries no labeled rows" in page
-    assert 'id="plot-unknown"' not in page
-    assert "There is no code plane here" in page
+    page = without_plotly(write_report(bare, test_rows, out=tmp_path / "r.html").read_text())
+    assert "stores no labeled rows" in page
+    assert 'id="plot-difference"' not in page
+    assert "No code plane: " in page
 
 
-def test_long_tables_are_thinned_and_said(
+def test_long_tables_are_sampled_with_a_note(
     ensemble_model: TableModel, test_rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpn.report.rows.MAX_ROWS", 30)
-    numbers = numbers_of(ensemble_model, test_rows, test_rows, quiet)
-    assert "30 of the 120 test rows are looked at, picked evenly." in numbers["said"]
+    numbers = report_data(ensemble_model, test_rows, test_rows, quiet)
+    assert "A random sample of 30 of the 120 test rows is used." in numbers["notes"]
     assert numbers["tables"] == {"test": 120, "pool": 120}
-    shown = [row["number"] for row in numbers["unknown"]]
+    shown = [row["number"] for row in numbers["ood_rows"]]
     scores = ensemble_model.estimator.ood_score(ensemble_model.encoder.transform(test_rows))
-    found = [row["score"] for row in numbers["unknown"]]
+    found = [row["score"] for row in numbers["ood_rows"]]
     assert found == pytest.approx(scores[shown], rel=1e-6), "rows keep their numbers"
+
+
+def test_progress_goes_to_the_callback_under_either_name(
+    ensemble_model: TableModel, test_rows: pd.DataFrame, tmp_path: Path
+) -> None:
+    messages: dict[str, list[str]] = {"on_progress": [], "tell": []}
+    path = tmp_path / "r.html"
+    write_report(ensemble_model, test_rows, out=path, on_progress=messages["on_progress"].append)
+    with pytest.warns(DeprecationWarning, match="on_progress"):
+        write_report(ensemble_model, test_rows, out=path, tell=messages["tell"].append)
+    assert messages["tell"] == messages["on_progress"]
+    assert messages["tell"][-1] == "writing the page"
 
 
 def test_a_page_appears_complete_or_not_at_all(
@@ -126,13 +138,13 @@ def test_a_page_appears_complete_or_not_at_all(
         write_report(ensemble_model, test_rows, out=tmp_path / "no" / "r.html")
 
 
-def test_the_fit_is_remembered_in_the_file(numbers_model: TableModel, tmp_path: Path) -> None:
-    numbers_model.save(tmp_path / "m.gpn")
+def test_the_fit_is_remembered_in_the_file(regression_model: TableModel, tmp_path: Path) -> None:
+    regression_model.save(tmp_path / "m.gpn")
     back = gpn.load(tmp_path / "m.gpn").record
-    assert numbers_model.record is not None
-    assert back.to_dict() == numbers_model.record.to_dict()
-    assert np.array_equal(back.x, numbers_model.record.x)
-    assert np.array_equal(back.y, numbers_model.record.y)
+    assert regression_model.record is not None
+    assert back.facts() == regression_model.record.facts()
+    assert np.array_equal(back.x, regression_model.record.x)
+    assert np.array_equal(back.y, regression_model.record.y)
 
 
 def test_a_file_carries_few_rows_of_many() -> None:

@@ -9,7 +9,7 @@ import torch
 
 import gpn
 from benchmarks import soak
-from benchmarks.place import Place
+from benchmarks.context import BenchmarkContext
 
 
 def test_a_model_of_numbers_alone_comes_back(
@@ -26,7 +26,7 @@ def test_a_model_of_numbers_alone_comes_back(
 @pytest.mark.parametrize("rows", [7, 20_000, 40_003])
 def test_as_many_rows_as_asked_for(rows: int, tmp_path: Path) -> None:
     soak.write_rows(tmp_path / "new.csv", rows)
-    assert pd.read_csv(tmp_path / "new.csv").shape == (rows, soak.COLUMNS)
+    assert pd.read_csv(tmp_path / "new.csv").shape == (rows, soak.N_COLUMNS)
 
 
 def test_growing_memory_shows() -> None:
@@ -37,15 +37,15 @@ def test_growing_memory_shows() -> None:
 
 def test_a_command_that_fails_is_named() -> None:
     with pytest.raises(RuntimeError, match="must end well, got status 3"):
-        soak.watched([sys.executable, "-c", "raise SystemExit(3)"], {})
+        soak.watch([sys.executable, "-c", "raise SystemExit(3)"], {})
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads memory by Linux's means")
 def test_memory_is_flat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soak, "ROWS", 400_000)
-    found = list(soak.soak(Place(torch.device("cpu"))))
+    monkeypatch.setattr(soak, "N_ROWS", 400_000)
+    found = list(soak.soak(BenchmarkContext(torch.device("cpu"))))
     print({row.what: row.value for row in found})
     growth = found[-1].value
     assert growth is not None
-    assert growth <= soak.FLAT
+    assert growth <= soak.MAX_GROWTH

@@ -214,7 +214,7 @@ def report(
         loaded = _load(model, device)
         unlabeled = None if pool is None else read_table(pool, loaded.encoder.categories)
         rows = read_table(table, loaded.texts)
-        write_report(loaded, rows, unlabeled, out, tell=show)
+        write_report(loaded, rows, unlabeled, out, on_progress=show)
         result = {"rows": len(rows), "out": str(out), "bytes": out.stat().st_size}
         print_result(result, as_json=as_json)
 

@@ -1,15 +1,15 @@
-"""A fitted model of a table as one HTML page that needs no network.
+"""The HTML report: one self-contained page about a fitted model of a table.
 
-write_report(model, test, pool, "report.html")
-
-Numbers first (`measure`, `neighbours`, `functions`: plain dicts), then the page made of them.
+`data` computes what the page shows, as plain dicts and arrays; `page` renders it.
 """
 
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpn.core.files import write_atomically
 from gpn.tables.column_types import TableError
 from gpn.tables.encoder import as_table
 from gpn.tables.files import temporary
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["write_report"]
 
-Tell = Callable[[str], Any]
-
 
 def write_report(
     model: TableModel,
@@ -29,13 +27,16 @@ def write_report(
     pool: "DataFrame | None" = None,
     out: str | os.PathLike[str] = "report.html",
     *,
-    tell: Tell | None = None,
+    on_progress: Callable[[str], Any] | None = None,
+    tell: Callable[[str], Any] | None = None,
 ) -> Path:
-    """Write what the model knows of `test` (and of `pool`) to `out`; `tell` hears of each step.
+    """Write the report on `test` (and `pool`) to `out`; `on_progress` is called before each step.
 
-    Without the target among its columns `test` still makes a report, less what needs labels.
+    If `test` lacks the target column, the report leaves out what needs labels.
     """
-    _require_parts()
+    if tell is not None:
+        warnings.warn("tell is now called on_progress.", DeprecationWarning, stacklevel=2)
+    _require_dependencies()
     if not isinstance(model, TableModel):
         raise TableError(
             f"the model of a report must be a TableModel, got {type(model).__name__}; fit one with "
@@ -44,25 +45,18 @@ def write_report(
     for table in (test, pool):
         if table is not None:
             as_table(table)
-    from gpn.report.numbers import numbers_of
+    from gpn.report.data import report_data
     from gpn.report.page import render
 
-    path = Path(out)
-    os.unlink(temporary(path))  # better to know before the work than after it
-    step = tell or (lambda text: None)
-    numbers = numbers_of(model, test, pool, step)
+    path, step = Path(out), on_progress or tell or (lambda message: None)
+    os.unlink(temporary(path))  # fail before the computation if `out` cannot be written
+    data = report_data(model, test, pool, step)
     step("writing the page")
-    name = temporary(path)
-    try:
-        Path(name).write_text(render(numbers), encoding="utf-8")
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    write_atomically(path, render(data).encode())
     return path
 
 
-def _require_parts() -> None:
+def _require_dependencies() -> None:
     try:
         import jinja2  # noqa: F401
         import plotly  # noqa: F401

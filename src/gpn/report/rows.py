@@ -1,4 +1,4 @@
-"""Rows of a table as a report speaks of them: where they come from, how unknown they are."""
+"""The rows that the report shows: which ones, their predictions, and their nearest labeled rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from gpn.tables.encoder import TableEncoder
 from gpn.tables.model import TableModel
@@ -15,13 +16,15 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 MAX_ROWS = 50_000
-MAX_UNKNOWN = 12
-TYPICAL = (0.1, 0.4, 0.6, 0.9)
+MAX_OOD_ROWS = 12
+TYPICAL_QUANTILES = (0.1, 0.4, 0.6, 0.9)
+N_NEIGHBOURS = 3
+MAX_FEATURES = 8
 
 
 @dataclass(frozen=True)
-class Rows:
-    """One table: its `name`, rows as numbers `x`, OOD `scores`, and the `numbers` they had."""
+class ScoredTable:
+    """A table with encoded rows `x`, their OOD `scores`, and their `numbers` in the full table."""
 
     name: str
     frame: "DataFrame"
@@ -32,84 +35,155 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Picked:
-    """One row to look at closely."""
+class SelectedRow:
+    """One row of a table; `kind` says why it was selected."""
 
-    source: Rows
-    place: int
+    table: ScoredTable
+    index: int
     kind: str
 
     @property
     def x(self) -> Array:
-        return self.source.x[self.place]
+        return self.table.x[self.index]
 
     @property
     def score(self) -> float:
-        return float(self.source.scores[self.place])
+        return float(self.table.scores[self.index])
+
+    @property
+    def number(self) -> int:
+        return int(self.table.numbers[self.index])
 
     @property
     def label(self) -> str:
-        number = int(self.source.numbers[self.place])
-        return f"{self.source.name} row {number} ({self.kind}, score {self.score:.3g})"
+        return f"{self.table.name} row {self.number} ({self.kind}, score {self.score:.3g})"
 
-    def text(self, name: str) -> str:
-        """A category as it stands in the table."""
-        value = self.source.frame[name].iloc[self.place]
-        return "(missing)" if value != value or value is None else str(value)
+    def value(self, column: str) -> Any:
+        """The value as it stands in the table; None if missing."""
+        value = self.table.frame[column].iloc[self.index]
+        return None if value != value else value
 
 
-def rows_of(model: TableModel, name: str, table: "DataFrame") -> Rows:
-    """A table's rows, scored; of a very long one 50,000, picked evenly."""
+def score_table(model: TableModel, name: str, table: "DataFrame") -> ScoredTable:
+    """The table with OOD scores; a random sample of 50,000 rows if it is longer."""
     numbers = np.arange(len(table))
     if len(table) > MAX_ROWS:
         numbers = np.sort(np.random.default_rng(0).choice(len(table), MAX_ROWS, replace=False))
     frame = table.rename(columns=str).iloc[numbers].reset_index(drop=True)
     x = model.encoder.transform(frame)
     scores = np.asarray(model.estimator.ood_score(x), np.float64)
-    return Rows(name, frame, x, scores, numbers, len(table))
+    return ScoredTable(name, frame, x, scores, numbers, len(table))
 
 
-def most_unknown(rows: Rows, n: int) -> list[Picked]:
-    """The `n` rows that score most; of equal rows the first."""
-    order = np.argsort(-rows.scores, kind="stable")
+def ood_rows(table: ScoredTable, n: int) -> list[SelectedRow]:
+    """The `n` rows with the highest OOD scores, without duplicates."""
     found: list[int] = []
-    for place in order:
+    for index in np.argsort(-table.scores, kind="stable"):
         if len(found) == n:
             break
-        if not any(np.array_equal(rows.x[place], rows.x[other]) for other in found):
-            found.append(int(place))
-    return [Picked(rows, place, "unknown") for place in found]
+        if not any(np.array_equal(table.x[index], table.x[other]) for other in found):
+            found.append(int(index))
+    return [SelectedRow(table, index, "OOD") for index in found]
 
 
-def typical(rows: Rows) -> list[Picked]:
-    """Rows at fixed places among the scores, the best known first."""
-    order = np.argsort(rows.scores, kind="stable")
-    places = dict.fromkeys(int(order[int(q * (len(order) - 1))]) for q in TYPICAL)
-    return [Picked(rows, place, "typical") for place in places]
+def typical_rows(table: ScoredTable) -> list[SelectedRow]:
+    """Rows at fixed quantiles of the OOD scores, the lowest first."""
+    order = np.argsort(table.scores, kind="stable")
+    indices = dict.fromkeys(int(order[int(q * (len(order) - 1))]) for q in TYPICAL_QUANTILES)
+    return [SelectedRow(table, index, "typical") for index in indices]
 
 
-def features(columns: TableEncoder) -> Iterator[tuple[str, slice]]:
-    """Each column's name, and where it stands among the numbers of a row."""
-    for place, name in enumerate(columns.medians):
-        yield name, slice(place, place + 1)
-    start = len(columns.medians)
-    for name, values in columns.categories.items():
-        yield name, slice(start, start + len(values))
-        start += len(values)
-
-
-def shown(columns: TableEncoder, name: str, part: Array) -> str:
-    """A column's value as text, from its numbers."""
-    if name in columns.medians:
-        return f"{part[0]:.5g}"
-    return columns.categories[name][int(part.argmax())] if part.any() else "(never seen)"
+def compare_to_labeled(model: TableModel, rows: list[SelectedRow]) -> list[dict[str, Any]]:
+    """For each row: prediction, label if known, and the nearest labeled rows that are stored."""
+    predicted = predictions(model, np.stack([row.x for row in rows]))
+    near = _neighbours(model, rows)
+    return [
+        {
+            "label": row.label,
+            "source": row.table.name,
+            "number": row.number,
+            "score": row.score,
+            "prediction": text,
+            "truth": _truth(model, row),
+            "neighbours": neighbours,
+        }
+        for row, text, neighbours in zip(rows, predicted, near, strict=True)
+    ]
 
 
 def predictions(model: TableModel, x: Array) -> list[str]:
-    """What the model says of each row, in a few characters."""
+    """Mean ± standard deviation, or the most probable class, as text."""
     estimator: Any = model.estimator
     if not model.is_classifier:
         mean, std = estimator.predict(x, return_std=True)
         return [f"{m:.4g} ± {s:.2g}" for m, s in zip(mean, std, strict=True)]
     p = estimator.predict_proba(x)
     return [f"{estimator.classes_[row.argmax()]} ({row.max():.0%})" for row in p]
+
+
+def _neighbours(model: TableModel, rows: list[SelectedRow]) -> list[list[dict[str, Any]]]:
+    record = model.record
+    if record is None or record.x is None or record.y is None or len(record.x) == 0:
+        return [[] for _ in rows]
+    scale = model.estimator.x_scale_.scale
+    order, distances = nearest(np.stack([row.x for row in rows]), record.x, scale)
+    return [
+        [
+            {
+                "distance": float(distance),
+                "target": _target_text(model, float(record.y[index])),
+                "features": differences(model, row, record.x[index]),
+            }
+            for index, distance in zip(indices, lengths, strict=True)
+        ]
+        for row, indices, lengths in zip(rows, order, distances, strict=True)
+    ]
+
+
+def nearest(x: Array, labeled: Array, scale: Array, n: int = N_NEIGHBOURS) -> tuple[Any, Array]:
+    """Indices and distances of the `n` labeled rows nearest to each row.
+
+    d² = Σ ((x − x') / scale)², the distance in the units that the network sees.
+    """
+    distances = cdist(x / scale, labeled / scale)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :n]
+    return order, np.take_along_axis(distances, order, axis=1)
+
+
+def differences(model: TableModel, row: SelectedRow, other: Array) -> list[dict[str, Any]]:
+    """The features in which a row differs most from `other`, in standard deviations."""
+    gaps = (row.x - other) / model.estimator.x_scale_.scale
+    found: list[dict[str, Any]] = []
+    for name, place in feature_slices(model.encoder):
+        if name in model.encoder.medians:
+            here, there, units = f"{row.x[place][0]:.5g}", f"{other[place][0]:.5g}", gaps[place][0]
+        else:
+            value, category = row.value(name), other[place]
+            here, units = "(missing)" if value is None else str(value), np.linalg.norm(gaps[place])
+            known = model.encoder.categories[name]
+            there = known[int(category.argmax())] if category.any() else "(unseen)"
+        found.append({"name": name, "here": here, "there": there, "units": float(units)})
+    found.sort(key=lambda feature: -abs(feature["units"]))
+    return [feature for feature in found[:MAX_FEATURES] if feature["units"] != 0]
+
+
+def feature_slices(columns: TableEncoder) -> Iterator[tuple[str, slice]]:
+    """Each column's name and its slice of an encoded row."""
+    sizes = dict.fromkeys(columns.medians, 1) | {
+        name: len(values) for name, values in columns.categories.items()
+    }
+    start = 0
+    for name, size in sizes.items():
+        yield name, slice(start, start + size)
+        start += size
+
+
+def _truth(model: TableModel, row: SelectedRow) -> str | None:
+    value = row.value(model.target) if model.target in row.table.frame.columns else None
+    if value is None:
+        return None
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _target_text(model: TableModel, value: float) -> str:
+    return str(model.estimator.classes_[int(value)]) if model.is_classifier else f"{value:.5g}"

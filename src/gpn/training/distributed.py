@@ -59,7 +59,7 @@ class ProcessGroup:
         return objects[0]
 
     def gather_rows(self, network: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """`network(x)`, with rows as last axis but one; this process computes every p-th of them."""
+        """`network(x)`, rows second to last; this process computes every p-th of them."""
         if len(x) < self.count:
             raise ValueError(
                 f"a batch must hold a row for each of {self.count} processes, got {len(x)} rows; "

@@ -1,29 +1,24 @@
 "use strict";
-// What all plots share: the numbers, the colours of the page, and how a plot is drawn.
+// Shared by all plots: the data, the colours of the page, and how a plot is drawn.
 const report = { redraws: [] };
 
-report.decode = (text, shape) => {
-  const raw = atob(text);
-  const bytes = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
-  return { values: new Float32Array(bytes.buffer), shape };
-};
-
-// Arrays travel as base64 float32; those of one axis become plain lists.
+// Arrays are base64 float32; those with one axis become plain lists.
 report.unpack = (value) => {
   if (Array.isArray(value)) return value.map(report.unpack);
   if (value === null || typeof value !== "object") return value;
   if ("f32" in value) {
-    const grid = report.decode(value.f32, value.shape);
-    return grid.shape.length === 1 ? Array.from(grid.values) : grid;
+    const bytes = Uint8Array.from(atob(value.f32), (c) => c.charCodeAt(0));
+    const values = new Float32Array(bytes.buffer);
+    return value.shape.length === 1 ? Array.from(values) : { values, shape: value.shape };
   }
   return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, report.unpack(v)]));
 };
 
-report.data = report.unpack(JSON.parse(document.getElementById("numbers").textContent));
+report.byId = (name) => document.getElementById(name);
+report.data = report.unpack(JSON.parse(report.byId("data").textContent));
 
-// The part of a grid at the first axes' `indices`, as a plain list.
-report.part = (grid, ...indices) => {
+// The slice of a grid at `indices` of its first axes, as a plain list.
+report.slice = (grid, ...indices) => {
   let size = grid.values.length, start = 0;
   indices.forEach((index, axis) => {
     size /= grid.shape[axis];
@@ -32,13 +27,11 @@ report.part = (grid, ...indices) => {
   return Array.from(grid.values.subarray(start, start + size));
 };
 
-report.byId = (name) => document.getElementById(name);
-
-// plotly reads a few tags in texts: whatever comes from the data must not look like one.
+// plotly interprets some tags in texts: text from the data must not look like one.
 report.safe = (text) =>
   String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-report.short = (text, most) =>
-  report.safe(text.length > most ? text.slice(0, Math.max(1, most - 1)) + "…" : text);
+report.short = (text, length) =>
+  report.safe(text.length > length ? text.slice(0, Math.max(1, length - 1)) + "…" : text);
 report.number = (value) =>
   Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3)
     ? value.toExponential(2)
@@ -70,50 +63,62 @@ report.axis = (title, more = {}) => ({
   ...more,
 });
 
-report.layout = (more) => ({
-  paper_bgcolor: "rgba(0,0,0,0)",
-  plot_bgcolor: "rgba(0,0,0,0)",
-  font: { family: "system-ui, sans-serif", size: 13, color: report.color("ink") },
-  margin: { l: 52, r: 14, t: 10, b: 44 },
-  height: 330,
-  dragmode: false,
-  hovermode: "closest",
-  hoverlabel: { bgcolor: report.color("paper"), font: { color: report.color("ink") } },
-  legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
-  ...more,
-});
-
 report.plot = (name, traces, layout) =>
-  Plotly.react(name, traces, report.layout(layout), {
-    displayModeBar: false,
-    responsive: true,
-  });
+  Plotly.react(name, traces, {
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, sans-serif", size: 13, color: report.color("ink") },
+    margin: { l: 52, r: 14, t: 10, b: 44 },
+    height: 330,
+    dragmode: false,
+    hovermode: "closest",
+    hoverlabel: { bgcolor: report.color("paper"), font: { color: report.color("ink") } },
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
+    ...layout,
+  }, { displayModeBar: false, responsive: true });
 
-// A plot is drawn once it comes near the screen, so that the page opens quickly, and again
-// whenever the page changes its colours or its width.
-const waiting = new Map();
+// A plot is drawn when it comes near the screen, so that the page opens quickly, and again
+// when the page changes its colours or its width.
+const pending = new Map();
 const begin = (plot) => {
-  const redraw = waiting.get(plot);
-  near.unobserve(plot);
-  waiting.delete(plot);
+  const redraw = pending.get(plot);
+  observer.unobserve(plot);
+  pending.delete(plot);
   if (!redraw) return;
   report.redraws.push(redraw);
   redraw();
 };
-const near = new IntersectionObserver(
+const observer = new IntersectionObserver(
   (entries) => entries.filter((e) => e.isIntersecting).forEach((e) => begin(e.target)),
   { rootMargin: "300px" });
 report.draw = (name, redraw) => {
   const plot = report.byId(name);
-  waiting.set(plot, redraw);
-  near.observe(plot);
+  pending.set(plot, redraw);
+  observer.observe(plot);
 };
-report.drawAll = () => [...waiting.keys()].forEach(begin);
+report.drawAll = () => [...pending.keys()].forEach(begin);
+report.redrawAll = () => report.redraws.forEach((redraw) => redraw());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", report.redrawAll);
+addEventListener("beforeprint", report.drawAll);
 
-report.diagonal = (low, high) => ({
-  type: "line", x0: low, x1: high, y0: low, y1: high,
-  line: { color: report.color("quiet"), dash: "dash", width: 1.5 },
+// Labels are cut to the width of the page: cut them again once it has changed.
+let pageWidth = innerWidth, resizeTimer = 0;
+addEventListener("resize", () => {
+  clearTimeout(resizeTimer);
+  resizeTimer = setTimeout(() => {
+    if (innerWidth !== pageWidth) report.redrawAll();
+    pageWidth = innerWidth;
+  }, 150);
 });
 
+// Milliseconds until the plots on the screen were drawn, at the end of the first frame.
+addEventListener("DOMContentLoaded", () => requestAnimationFrame(() => setTimeout(() => {
+  document.documentElement.dataset.ready = performance.now();
+})));
+
+report.diagonal = (high) => ({
+  type: "line", x0: 0, x1: high, y0: 0, y1: high,
+  line: { color: report.color("quiet"), dash: "dash", width: 1.5 },
+});
+report.vertical = (x, line) => ({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line });
 report.options = (select, texts) => select.replaceChildren(...texts.map((t, i) => new Option(t, i)));
-report.redrawAll = () => report.redraws.forEach((redraw) => redraw());

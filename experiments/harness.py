@@ -1,9 +1,13 @@
-"""Result files: `experiments/results/<task>/<method>.json`, read by every table and figure."""
+"""What every suite shares: result files with hardware and versions, and timed fits.
+
+A result is `experiments/results/<task>/<method>.json`; every table and figure reads these files.
+"""
 
 import dataclasses
 import json
 import platform
 import statistics
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,7 @@ from gpn.core.files import write_atomically
 RESULTS = Path(__file__).parent / "results"
 
 
-def write(
+def write_result(
     task: str,
     method: str,
     config: Any,
@@ -33,7 +37,7 @@ def write(
         "method": method,
         "config": plain(config),
         "seeds": seeds,
-        "device": device(),
+        "device": hardware(),
         "versions": versions(),
         "seconds": seconds,
         "metrics": {name: summary([row[name] for row in rows]) for name in rows[0]},
@@ -43,14 +47,14 @@ def write(
 
 
 def save(path: Path, report: dict[str, Any], indent: int | None = 2) -> Path:
-    """The whole file or none: a run that is killed leaves no half of one."""
+    """Write the file whole or not at all, so that a killed run leaves no partial one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (json.dumps(report, indent=indent) + "\n").encode())
     return path
 
 
-def kept(path: Path) -> dict[str, Any] | None:
-    """What was saved at `path`; None where there is nothing, or something cut."""
+def load(path: Path) -> dict[str, Any] | None:
+    """The saved report; None if the file is missing or truncated."""
     try:
         report = json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -63,13 +67,18 @@ def read(task: str, method: str) -> dict[str, Any]:
 
 
 def summary(values: list[float]) -> dict[str, float]:
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return {"mean": statistics.fmean(values), "std": spread, "n": len(values)}
+    std = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {"mean": statistics.fmean(values), "std": std, "n": len(values)}
 
 
-def device(where: torch.device | None = None) -> str:
-    """The GPU where there is one (or where `where` says so), else the CPU's threads."""
-    on_gpu = torch.cuda.is_available() if where is None else where.type == "cuda"
+def markdown(heads: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows))
+
+
+def hardware(device: torch.device | None = None) -> str:
+    """The name of the device in a result file; by default the GPU where there is one."""
+    on_gpu = torch.cuda.is_available() if device is None else device.type == "cuda"
     if on_gpu:
         return f"{torch.cuda.get_device_name()}, {torch.get_num_threads()} CPU threads"
     return f"CPU, {torch.get_num_threads()} threads"
@@ -88,10 +97,20 @@ def versions() -> dict[str, str]:
 def plain(value: Any) -> Any:
     """A configuration as JSON can hold it."""
     if dataclasses.is_dataclass(value):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {name: plain(item) for name, item in fields.items()}
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
     return type(value).__name__ if isinstance(value, nn.Module) else value
+
+
+def timed_fit(method: Any, task: gpn.Task, seed: int) -> tuple[gpn.Posterior, float]:
+    """A fitted posterior and the wall time of its fit in seconds, the device's queue included."""
+    started = time.perf_counter()
+    posterior = method.fit(task, rng=seed, progress=False)
+    if posterior.device.type == "cuda":
+        torch.cuda.synchronize(posterior.device)
+    return posterior, time.perf_counter() - started

@@ -1,11 +1,20 @@
-"""Nearest rows by brute force, features by hand, and rows to look at."""
+"""Which rows the report shows, and their nearest labeled rows, against brute force."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gpn.report.neighbours import comparisons, differences, nearest
-from gpn.report.rows import Picked, Rows, features, most_unknown, rows_of, typical
+from gpn.report.rows import (
+    ScoredTable,
+    SelectedRow,
+    compare_to_labeled,
+    differences,
+    feature_slices,
+    nearest,
+    ood_rows,
+    score_table,
+    typical_rows,
+)
 from gpn.tables.encoder import UnseenWarning
 from gpn.tables.model import TableModel
 from tests.report.conftest import MARKUP, WORD
@@ -22,10 +31,10 @@ def test_nearest_rows_are_those_of_brute_force() -> None:
 
 
 def test_squared_differences_add_up_to_the_distance(
-    numbers_model: TableModel, test_rows: pd.DataFrame
+    regression_model: TableModel, test_rows: pd.DataFrame
 ) -> None:
-    rows = rows_of(numbers_model, "test", test_rows)
-    for row in comparisons(numbers_model, most_unknown(rows, 5)):
+    rows = score_table(regression_model, "test", test_rows)
+    for row in compare_to_labeled(regression_model, ood_rows(rows, 5)):
         for near in row["neighbours"]:
             units = [feature["units"] for feature in near["features"]]
             assert np.linalg.norm(units) == pytest.approx(near["distance"])
@@ -33,35 +42,35 @@ def test_squared_differences_add_up_to_the_distance(
 
 
 def test_a_row_that_was_changed_in_one_feature_differs_in_that_one(
-    numbers_model: TableModel, test_rows: pd.DataFrame
+    regression_model: TableModel, test_rows: pd.DataFrame
 ) -> None:
     table = test_rows.iloc[:1].assign(**{MARKUP: 1e4, "colour": "violet"})
     with pytest.warns(UnseenWarning, match="such as 'violet'"):
-        rows = rows_of(numbers_model, "test", table)
-    other = numbers_model.encoder.transform(test_rows.iloc[:1])[0]
-    found = differences(numbers_model, Picked(rows, 0, "unknown"), other)
+        rows = score_table(regression_model, "test", table)
+    other = regression_model.encoder.transform(test_rows.iloc[:1])[0]
+    found = differences(regression_model, SelectedRow(rows, 0, "OOD"), other)
     assert [feature["name"] for feature in found] == [MARKUP, "colour"]
-    scale = numbers_model.estimator.x_scale_.scale[1]
+    scale = regression_model.estimator.x_scale_.scale[1]
     assert found[0]["units"] == pytest.approx((1e4 - other[1]) / scale)
-    assert found[1]["here"] == "violet", "a word that was never seen is shown as it stands"
+    assert found[1]["here"] == "violet", "an unseen category is shown as it stands"
     assert found[1]["there"] == test_rows["colour"].iloc[0]
 
 
-def test_the_most_unknown_come_first_and_once() -> None:
+def test_the_highest_scores_come_first_without_duplicates() -> None:
     x = np.array([[1.0], [2.0], [2.0], [3.0]])
-    rows = Rows("test", pd.DataFrame(x), x, np.array([0.1, 5.0, 5.0, 2.0]), np.arange(4), 4)
-    assert [row.place for row in most_unknown(rows, 3)] == [1, 3, 0]
-    assert [row.place for row in typical(rows)] == [0, 3, 1]
+    rows = ScoredTable("test", pd.DataFrame(x), x, np.array([0.1, 5.0, 5.0, 2.0]), np.arange(4), 4)
+    assert [row.index for row in ood_rows(rows, 3)] == [1, 3, 0]
+    assert [row.index for row in typical_rows(rows)] == [0, 3, 1]
 
 
-def test_features_cover_every_number_of_a_row(numbers_model: TableModel) -> None:
-    places = dict(features(numbers_model.encoder))
+def test_features_cover_every_number_of_a_row(regression_model: TableModel) -> None:
+    places = dict(feature_slices(regression_model.encoder))
     assert list(places) == ["size", MARKUP, "colour"]
     assert [place.stop for place in places.values()] == [1, 2, 5]
 
 
-def test_classes_are_named(classes_model: TableModel, test_rows: pd.DataFrame) -> None:
-    rows = rows_of(classes_model, "test", test_rows)
-    found = comparisons(classes_model, most_unknown(rows, 5))
+def test_classes_are_named(classification_model: TableModel, test_rows: pd.DataFrame) -> None:
+    rows = score_table(classification_model, "test", test_rows)
+    found = compare_to_labeled(classification_model, ood_rows(rows, 5))
     assert {near["target"] for row in found for near in row["neighbours"]} <= {"good", "bad", WORD}
     assert all(row["truth"] in ("good", "bad", WORD) for row in found)

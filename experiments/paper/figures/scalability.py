@@ -1,0 +1,73 @@
+"""OOD AUC against training time: ensembles that grow, and one GPN trained for longer."""
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, LogLocator
+
+from experiments.paper.figures.style import (
+    SMALL,
+    TITLES,
+    label,
+    legend,
+    line_style,
+    marker_style,
+    note,
+    panels,
+    reports,
+)
+from experiments.paper.scalability import ONE_AXIS
+
+Rows = list[dict[str, Any]]
+AUC_TICKS = {
+    0.99: (0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98),
+    1.0: (0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998),
+}
+
+
+def scalability() -> Figure:
+    """A panel per task, a line per method and way of training."""
+    files = reports("scalability")
+    figure, every, _ = panels(len(files), height=3.7)
+    for axes, (task, report) in zip(every, files.items(), strict=True):
+        lines: dict[tuple[str, str], Rows] = {}
+        for row in report["rows"]:
+            how = "steps" if row["method"] == "gpn" else row["how"]
+            lines.setdefault((row["method"], how), []).append(row)
+        for (method, how), rows in lines.items():
+            _line(axes, method, how, rows)
+        _format_axes(axes, max(row["metrics"]["ood_auc"] for row in report["rows"]))
+        axes.set_title(TITLES[task])
+    legend(figure, every, loc="outside lower center", ncols=3)
+    note(figure, "One run each, of seed 0. The number at the end of a line is that of its members.")
+    return figure
+
+
+def _line(axes: Axes, method: str, how: str, rows: Rows) -> None:
+    """A line with its last point annotated; members trained as one axis are a hollow marker."""
+    seconds = [row["seconds"] for row in rows]
+    aucs = [row["metrics"]["ood_auc"] for row in rows]
+    if how == ONE_AXIS:
+        hollow = {**marker_style(method, 6), "mfc": "white", "mew": 1.4, "linestyle": "none"}
+        axes.plot(seconds, aucs, **hollow, label=f"{label(method)}, ten at once")
+        return
+    suffix = ", trained for longer" if how == "steps" else ", growing"
+    style = line_style(method) | marker_style(method)
+    axes.plot(seconds, aucs, **style, label=label(method) + suffix)
+    last = str(rows[-1]["members"] or "all steps")
+    offset: dict[str, Any] = {"textcoords": "offset points", "va": "center", "size": SMALL}
+    axes.annotate(last, (seconds[-1], aucs[-1]), (5, -1), **offset)
+
+
+def _format_axes(axes: Axes, highest: float) -> None:
+    axes.set(xscale="log", yscale="logit", xlabel="training time in seconds", ylabel="OOD AUC")
+    axes.margins(x=0.14, y=0.1)
+    ticks = next(ticks for limit, ticks in AUC_TICKS.items() if highest <= limit)
+    axes.yaxis.set_major_locator(FixedLocator(ticks))
+    axes.yaxis.set_major_formatter(lambda auc, _: f"{auc:.4g}")
+    axes.yaxis.set_minor_locator(FixedLocator([]))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
+    axes.xaxis.set_minor_formatter(lambda seconds, _: "")
+    axes.grid(color="0.92", linewidth=0.6)

@@ -1,0 +1,158 @@
+"""All numbers of a report as one plain dict: what the page is rendered from."""
+
+from collections.abc import Callable
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import entr
+
+from gpn.report import measure
+from gpn.report.facts import facts_of
+from gpn.report.functions import functions
+from gpn.report.rows import (
+    MAX_OOD_ROWS,
+    Array,
+    ScoredTable,
+    SelectedRow,
+    compare_to_labeled,
+    ood_rows,
+    score_table,
+    typical_rows,
+)
+from gpn.tables.model import TableModel
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+FIVE_PERCENT = 4  # the index of 5 % in measure.FALSE_POSITIVE_RATES
+MAX_FUNCTION_ROWS = 8  # OOD rows among those that functions can be drawn through
+Progress = Callable[[str], Any]
+
+
+def report_data(
+    model: TableModel, test: "DataFrame", pool: "DataFrame | None", on_progress: Progress
+) -> dict[str, Any]:
+    """Everything that the page shows of the model on these tables."""
+    tables = []
+    for name, table in (("test", test), ("pool", pool)):
+        if table is not None:
+            on_progress(f"scoring {len(table):,} {name} rows")
+            tables.append(score_table(model, name, table))
+    on_progress("comparing with the labels")
+    indices, y, notes = labels_of(model, tables[0])
+    measured = _measured(model, tables[0], indices, y) if len(indices) else {}
+    on_progress("finding the nearest labeled rows")
+    unusual = [row for table in tables for row in ood_rows(table, MAX_OOD_ROWS // len(tables))]
+    typical, stored = typical_rows(tables[0]), _stored_rows(model)
+    seen = tables[0].x if stored is None else np.concatenate([stored, tables[0].x])
+    return {
+        "kind": "classification" if model.is_classifier else "regression",
+        "classes": [str(name) for name in model.estimator.classes_] if model.is_classifier else [],
+        "fit": facts_of(model),
+        "notes": [*notes, *_notes(model, tables)],
+        "tables": {table.name: table.total for table in tables},
+        "labels": len(indices),
+        **measured,
+        "ood": _ood(model, tables),
+        "ood_rows": compare_to_labeled(model, unusual),
+        "stored_rows": 0 if stored is None else len(stored),
+        **(_class_plots(model, tables, [*unusual, *typical]) if model.is_classifier else {}),
+        "functions": functions(model, _interleaved(tables, typical), seen, on_progress),
+    }
+
+
+def labels_of(model: TableModel, table: ScoredTable) -> tuple[Any, Array, list[str]]:
+    """Indices of the rows with a usable label, those labels, and a note on the others."""
+    import pandas as pd
+
+    if model.target not in table.frame.columns:
+        note = f"The test table has no column {model.target!r}: what needs labels is left out."
+        return np.arange(0), np.zeros(0), [note]
+    column = table.frame[model.target]
+    if model.is_classifier:
+        codes = {name: i for i, name in enumerate(model.estimator.classes_.tolist())}
+        y = np.array([codes.get(name, np.nan) for name in column.tolist()], float)
+    else:
+        y = pd.to_numeric(column, errors="coerce").to_numpy(float)
+    usable = np.flatnonzero(np.isfinite(y))
+    missing = len(y) - len(usable)
+    rule = "one of the fitted classes" if model.is_classifier else "a number"
+    note = (
+        f"{missing:,} of {len(y):,} test rows are left out where labels are needed: "
+        f"their label is not {rule}."
+    )
+    return usable, y[usable], [note] if missing else []
+
+
+def _notes(model: TableModel, tables: list[ScoredTable]) -> list[str]:
+    notes = [
+        f"A random sample of {len(table.x):,} of the {table.total:,} {table.name} rows is used."
+        for table in tables
+        if table.total > len(table.x)
+    ]
+    if _stored_rows(model) is None:
+        notes.append("The model file stores no labeled rows: the nearest ones cannot be shown.")
+    return notes
+
+
+def _stored_rows(model: TableModel) -> Array | None:
+    """The labeled rows that the model file stores, encoded."""
+    return None if model.record is None else model.record.x
+
+
+def _measured(model: TableModel, table: ScoredTable, indices: Any, y: Array) -> dict[str, Any]:
+    """What is measured on labeled rows."""
+    x, scores, estimator = table.x[indices], table.scores[indices], model.estimator
+    summary = model.evaluate(table.frame.iloc[indices])
+    if model.is_classifier:
+        p, classes = estimator.predict_proba(x), y.astype(int)
+        wrong = (p.argmax(1) != classes).astype(float)
+        orders = {"by probability": 1 - p.max(1), "by OOD score": scores}
+        return {
+            "summary": summary,
+            "calibration": measure.reliability(p, classes),
+            "risk": measure.risk(wrong, orders, root=False),
+        }
+    mean, std = estimator.predict(x, return_std=True)
+    total = np.hypot(std, measure.noise_std_of(estimator))
+    return {
+        "summary": summary,
+        "coverage": measure.coverage(measure.pit(estimator, x, y)),
+        "calibration": measure.error_by_std(total, mean - y),
+        "risk": measure.risk((mean - y) ** 2, {"lowest OOD score first": scores}, root=True),
+    }
+
+
+def _ood(model: TableModel, tables: list[ScoredTable]) -> dict[str, Any]:
+    reference = model.estimator.reference_scores_
+    groups = {"labeled": reference, **{table.name: table.scores for table in tables}}
+    linear, flags = measure.histogram(groups), measure.flags(reference, groups)
+    crowded = flags["thresholds"][FIVE_PERCENT] < 0.15 * linear["edges"][-1]
+    return {
+        "scale": "log" if crowded else "linear",
+        "linear": linear,
+        "log": measure.histogram(groups, log=True),
+        "flags": flags,
+    }
+
+
+def _class_plots(
+    model: TableModel, tables: list[ScoredTable], rows: list[SelectedRow]
+) -> dict[str, Any]:
+    """Entropies of each table, and the spread of class probabilities over draws at some rows."""
+    stored = _stored_rows(model)
+    groups = {} if stored is None else {"labeled": stored}
+    groups |= {table.name: table.x for table in tables}
+    entropies = {name: entr(model.estimator.predict_proba(x)).sum(1) for name, x in groups.items()}
+    quantiles = measure.class_boxes(model.estimator, np.stack([row.x for row in rows]))
+    return {
+        "entropy": measure.histogram(entropies),
+        "boxes": {"rows": [row.label for row in rows], "quantiles": quantiles},
+    }
+
+
+def _interleaved(tables: list[ScoredTable], typical: list[SelectedRow]) -> list[SelectedRow]:
+    """OOD rows of each table and typical rows in turn, so that any prefix is a mixture."""
+    groups = [ood_rows(table, MAX_FUNCTION_ROWS // len(tables)) for table in tables] + [typical]
+    return [row for turn in zip_longest(*groups) for row in turn if row is not None]
