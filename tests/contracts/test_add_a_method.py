@@ -1,4 +1,4 @@
-"""CONTRIBUTING's "Add a method in one file" works as it is written there."""
+"""The method in CONTRIBUTING.md ("Add a method in one file") runs as written."""
 
 import importlib.util
 import re
@@ -23,7 +23,7 @@ def snippet() -> str:
 
 @pytest.fixture
 def _line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The snippet in a file of its own, imported; the registry is as before afterwards."""
+    """Imports the snippet as a file; the registry is restored afterwards."""
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
     path = tmp_path / "line.py"
     path.write_text(snippet())

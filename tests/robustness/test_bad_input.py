@@ -80,7 +80,6 @@ PICKS: list[Case] = [
     (diagnostics.split_rhat, (ROWS,), wants("chains", "c, t, q", "4, 2")),
     (diagnostics.split_rhat, (DRAWS[:, :3],), r"at least 4 draws each, got 3"),
     (diagnostics.effective_sample_size, (FLAT,), wants("chains", "c, t, q", "4,")),
-    (diagnostics.split, (FLAT,), wants("chains", "c, t, q", "4,")),
 ]
 
 

@@ -88,10 +88,8 @@ class DropoutNetwork(nn.Module):
         super().__init__()
         require_plain_trunk(trunk, "a dropout network, which has its own rate,")
         self.features, size = trunk.features(signature.input_shape, rng)
-        sizes = (size, *trunk.widths, signature.n_outputs)
-        self.layers = build_sequential(
-            lambda: [nn.Linear(*pair) for pair in itertools.pairwise(sizes)], rng
-        )
+        pairs = itertools.pairwise((size, *trunk.widths, signature.n_outputs))
+        self.layers = build_sequential(lambda: [nn.Linear(*pair) for pair in pairs], rng)
         self.activation = ACTIVATIONS[trunk.activation]()
         learnt = next(self.features.parameters(), None) is not None
         self.mask_sizes = (size if learnt else 0, *trunk.widths)

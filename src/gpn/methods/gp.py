@@ -46,8 +46,7 @@ class GPConfig(Config):
     """Settings of an exact GP.
 
     kernel
-        "prior": the covariance of `prior` at infinite width. "rbf": has `length_scale` ℓ and
-        `output_scale` τ.
+        "prior" (the covariance of `prior` at infinite width) or "rbf".
     noise_std, length_scale, output_scale
         σ_ε, ℓ and τ; None learns it by marginal likelihood. The kernel "prior" ignores ℓ and τ.
     path_width
@@ -93,8 +92,7 @@ def learn_hyperparameters(config: GPConfig, x: Inputs, y: Outputs) -> GPConfig:
     if config.kernel == "rbf" and None in values:
         return _fit_rbf(config, x, y)
     if config.noise_std is None:
-        noise_std = gram_noise_std(covariance(config, x, x), y)
-        return config.replace(noise_std=noise_std)
+        return config.replace(noise_std=gram_noise_std(covariance(config, x, x), y))
     return config
 
 

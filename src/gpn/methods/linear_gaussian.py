@@ -35,8 +35,7 @@ class LinearGaussianPosterior(Posterior):
         example = next(network.parameters())
         super().__init__(signature, example.device, example.dtype, noise_std)
         self.network = network.eval().requires_grad_(False)  # noqa: FBT003
-        self.weights, self.root = weights.contiguous(), root.contiguous()
-        self.config = config
+        self.weights, self.root, self.config = weights.contiguous(), root.contiguous(), config
 
     @abstractmethod
     def features(self, x: Inputs) -> Features:

@@ -194,6 +194,5 @@ class DKLPosterior(LinearGaussianPosterior):
         state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         example = next(value for value in state.values() if value.is_floating_point())
         embedding.to(example).load_state_dict(state)
-        grid, mean, root = (tensors[name] for name in ("grid", "grid_mean", "grid_root"))
-        noise_std = float(tensors["noise_std"]) or None
-        return cls(embedding, grid, mean, root, noise_std, signature, config)
+        q_u = tensors["grid"], tensors["grid_mean"], tensors["grid_root"]
+        return cls(embedding, *q_u, float(tensors["noise_std"]) or None, signature, config)

@@ -1,4 +1,4 @@
-"""Ensembles of networks: the method, its stacked members, and the prior over their parameters."""
+"""Ensembles of networks: the method, and its stacked members with their parameter prior."""
 
 from gpn.methods.ensemble.ensemble import Ensemble, EnsembleConfig, EnsemblePosterior
 

@@ -147,8 +147,7 @@ def _gaussian(
 ) -> ParameterGaussian:
     if parameter.ndim == 2 and name.endswith("weight"):  # the scale of a normalisation layer
         return ParameterGaussian(parameter, parameter.detach().clone(), variance=1.0, std=0.0)
-    is_weight = parameter.ndim > 2
-    variance = weight_variance / parameter[0, 0].numel() if is_weight else bias_variance
+    variance = weight_variance / parameter[0, 0].numel() if parameter.ndim > 2 else bias_variance
     return ParameterGaussian(parameter, torch.zeros_like(parameter), variance, variance**0.5)
 
 

@@ -156,9 +156,8 @@ class MCMCPosterior(Posterior):
     ) -> None:
         noise_std = None if signature.is_classification else config.noise_std
         super().__init__(signature, states.device, states.dtype, noise_std)
-        self.network = WhitenedNetwork(config.prior, signature)
+        self.network, self.config = WhitenedNetwork(config.prior, signature), config
         self.states, self.acceptance, self.probes = states, acceptance, probes
-        self.config = config
         values, shape = self.chain_values(probes).flatten(2), (len(probes), signature.n_outputs)
         self.rhat = split_rhat(values).reshape(shape)
         self.ess = effective_sample_size(values).reshape(shape)
