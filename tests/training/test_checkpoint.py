@@ -280,7 +280,7 @@ def test_slow_writes_are_rarer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         writes.append(now[0])
 
     monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(checkpoint, "write_whole", slow)
+    monkeypatch.setattr(checkpoint, "write_atomically", slow)
     after_step = CheckpointSession.after_step
 
     def one_second_later(self: CheckpointSession, state: TrainingState) -> None:
