@@ -45,7 +45,7 @@ class BenchmarkContext:
 
     def beta(self, task: str) -> float:
         """The β that the experiments chose for the task."""
-        return 0.1 if self.quick else RunContext(task).chosen_value("gpn")
+        return 0.1 if self.quick else RunContext(task).chosen("gpn")
 
 
 @lru_cache(maxsize=2)

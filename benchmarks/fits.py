@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from benchmarks.context import BenchmarkContext
-from benchmarks.harness import Row, in_turn, ratio, seconds
+from benchmarks.harness import Row, in_turn, ratio
 from benchmarks.networks import Work, default_train
+from experiments.harness import timed_fit
 from experiments.paper.evaluate import evaluate
-from gpn import GPN, GPNConfig, MLPTrunk, Posterior, Task, TrainConfig
+from gpn import GPN, GPNConfig, MLPTrunk, TrainConfig
 from gpn.data import six_points
 from gpn.methods.ensemble import Ensemble, EnsembleConfig
 from gpn.methods.gpn.fitting.fit_many import fit_many
@@ -70,7 +71,7 @@ def six_seconds(context: BenchmarkContext) -> Iterator[Row]:
     split, fastest = context.split("cifar10"), None
     for variant in VARIANTS[4:5] if context.quick else VARIANTS:
         variant.build(context, steps=5).fit(split.task, rng=1)
-        taken, posterior = _timed(variant.build(context), split.task, context.device)
+        posterior, taken = timed_fit(variant.build(context), split.task, 0)
         measured = evaluate(posterior, split.test)
         yield from _rows(str(variant), taken, measured, ("accuracy", "ood_auc"))
         good = measured["accuracy"] >= MIN_ACCURACY and measured["ood_auc"] >= MIN_IMAGE_AUC
@@ -94,7 +95,7 @@ def superconductor_cpu(context: BenchmarkContext) -> Iterator[Row]:
     with _limit_cores(threads):
         for name, config in configs.items():
             cpu_time = time.process_time()
-            taken, posterior = _timed(GPN(config), split.task, on_cpu.device)
+            posterior, taken = timed_fit(GPN(config), split.task, 0)
             cpu_time = time.process_time() - cpu_time
             measured = evaluate(posterior, split.test)
             what = f"{name}, {len(split.task.x_obs)} labels, {threads} cores"
@@ -117,12 +118,6 @@ def _limit_cores(count: int) -> Iterator[None]:
     finally:
         os.sched_setaffinity(0, cores)
         torch.set_num_threads(threads)
-
-
-def _timed(method: GPN, task: Task, device: torch.device) -> tuple[float, Posterior]:
-    fitted: list[Posterior] = []
-    taken = seconds(lambda: fitted.append(method.fit(task, rng=0)), device)
-    return taken, fitted[0]
 
 
 def _rows(

@@ -56,7 +56,7 @@ def _run_task(task: str, methods: Iterable[str], options: argparse.Namespace) ->
     context, setting, seed = _context(task, options), options.setting, options.seed
     for method in methods:
         if setting is not None:
-            protocol.run_one(context, method, setting, seed)
+            protocol.run_one(context, method, context.plan.grid(method)[1][setting], seed)
         elif seed is not None:
             protocol.run_seed(context, method, seed)
         else:

@@ -62,10 +62,6 @@ def load(path: Path) -> dict[str, Any] | None:
     return report if isinstance(report, dict) else None
 
 
-def read(task: str, method: str) -> dict[str, Any]:
-    return json.loads((RESULTS / task / f"{method}.json").read_text())
-
-
 def summary(values: list[float]) -> dict[str, float]:
     std = statistics.stdev(values) if len(values) > 1 else 0.0
     return {"mean": statistics.fmean(values), "std": std, "n": len(values)}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import botorch
 import matplotlib.pyplot as plt
@@ -53,18 +53,17 @@ FUNCTIONS: dict[str, Callable[[], SyntheticTestFunction]] = {
 
 def gpn_expected_improvement(x: Tensor, y: Tensor, bounds: Tensor, seed: int) -> Tensor:
     model = GPNModel.fit(x, y, bounds, rng=seed)
-    return best_point(qLogExpectedImprovement(model, best_f=y.max()), bounds)
+    return maximiser(qLogExpectedImprovement(model, best_f=y.max()), bounds)
 
 
 def gpn_thompson(x: Tensor, y: Tensor, bounds: Tensor, seed: int) -> Tensor:
-    model = GPNModel.fit(x, y, bounds, rng=seed)
-    return best_point(PathwiseThompsonSampling(model), bounds)
+    return maximiser(PathwiseThompsonSampling(GPNModel.fit(x, y, bounds, rng=seed)), bounds)
 
 
 def gp_expected_improvement(x: Tensor, y: Tensor, bounds: Tensor, seed: int) -> Tensor:
     model = SingleTaskGP(x, y, input_transform=Normalize(x.shape[1], bounds=bounds))
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    return best_point(qLogExpectedImprovement(model, best_f=y.max()), bounds)
+    return maximiser(qLogExpectedImprovement(model, best_f=y.max()), bounds)
 
 
 def random_search(x: Tensor, y: Tensor, bounds: Tensor, seed: int) -> Tensor:
@@ -72,26 +71,29 @@ def random_search(x: Tensor, y: Tensor, bounds: Tensor, seed: int) -> Tensor:
     return sobol(bounds, len(x) + 1, seed // 1000)[-1:]
 
 
+def maximiser(acquisition: AcquisitionFunction, bounds: Tensor) -> Tensor:
+    """The best point by the acquisition function; the same search for every model."""
+    search = {"num_restarts": 4, "raw_samples": 256, "options": {"maxiter": 100}}
+    return optimize_acqf(acquisition, bounds, q=1, **search)[0]
+
+
+class Method(NamedTuple):
+    """How the next point is chosen, and how the method is drawn."""
+
+    next_point: Callable[[Tensor, Tensor, Tensor, int], Tensor]
+    label: str
+    color: str
+    line: str = "-"
+
+
 METHODS = {
-    "gpn-qlogei": gpn_expected_improvement,
-    "gpn-thompson": gpn_thompson,
-    "gp-qlogei": gp_expected_improvement,
-    "random": random_search,
+    "gpn-qlogei": Method(gpn_expected_improvement, "GPN, expected improvement", PALETTE["ours"]),
+    "gpn-thompson": Method(gpn_thompson, "GPN, Thompson sampling", PALETTE["light"]),
+    "gp-qlogei": Method(
+        gp_expected_improvement, "Gaussian process, expected improvement", PALETTE["orange"]
+    ),
+    "random": Method(random_search, "random search (Sobol)", PALETTE["grey"], "--"),
 }
-STYLES = {  # label, colour
-    "gpn-qlogei": ("GPN, expected improvement", PALETTE["ours"]),
-    "gpn-thompson": ("GPN, Thompson sampling", PALETTE["light"]),
-    "gp-qlogei": ("Gaussian process, expected improvement", PALETTE["orange"]),
-    "random": ("random search (Sobol)", PALETTE["grey"]),
-}
-
-
-def best_point(acquisition: AcquisitionFunction, bounds: Tensor) -> Tensor:
-    """The maximiser of the acquisition function; the same search for every model."""
-    options = {"maxiter": 100}
-    return optimize_acqf(
-        acquisition, bounds, q=1, num_restarts=4, raw_samples=256, options=options
-    )[0]
 
 
 def sobol(bounds: Tensor, n: int, seed: int) -> Tensor:
@@ -109,7 +111,7 @@ def optimise(function: str, method: str, seed: int, steps: int) -> dict[str, Any
     y = target(x)[:, None]
     best = [float(y.max())]
     for step in range(steps):
-        new = METHODS[method](x, y, target.bounds, 1000 * seed + step)
+        new = METHODS[method].next_point(x, y, target.bounds, 1000 * seed + step)
         x, y = torch.cat([x, new]), torch.cat([y, target(new)[:, None]])
         best.append(float(y.max()))
     regret = [target.optimal_value - value for value in best]
@@ -180,7 +182,7 @@ def table(report: dict[str, Any]) -> str:
         [function, *(f"{c['mean'][-1]:.3g} ± {c['std'][-1]:.2g}" for c in by_method.values())]
         for function, by_method in report["regret"].items()
     ]
-    return harness.markdown(["function", *(STYLES[method][0] for method in methods)], rows)
+    return harness.markdown(["function", *(METHODS[method].label for method in methods)], rows)
 
 
 def figure(report: dict[str, Any], path: Path) -> Path:
@@ -191,8 +193,8 @@ def figure(report: dict[str, Any], path: Path) -> Path:
     )
     for ax, (function, by_method) in zip(axes[0], panels.items(), strict=True):
         for method, curve in by_method.items():
-            (label, color), line = STYLES[method], "--" if method == "random" else "-"
-            ax.plot(curve["mean"], label=label, color=color, linestyle=line)
+            _, label, color, line = METHODS[method]
+            ax.plot(curve["mean"], line, label=label, color=color)
         ax.set(title=function, yscale="log", xlabel="evaluations after the initial design")
     axes[0, 0].set_ylabel("mean regret")
     handles, labels = axes[0, 0].get_legend_handles_labels()

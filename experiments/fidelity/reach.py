@@ -67,7 +67,8 @@ def run_reach(threads: int) -> None:
 
 def table() -> str:
     """Markdown, from the result files: W2 (covariance error), seconds."""
-    measured = {name: harness.read("fidelity/reach", name)["metrics"] for name in NAMES}
+    folder = harness.RESULTS / "fidelity" / "reach"
+    measured = {name: (harness.load(folder / f"{name}.json") or {})["metrics"] for name in NAMES}
     rows = []
     for count in LABEL_COUNTS:
         if f"w2_{count}" in measured["conditioned"]:

@@ -17,7 +17,7 @@ from experiments import harness
 from experiments.paper.context import Log, RunContext
 from experiments.paper.evaluate import evaluate
 from experiments.paper.protocol import draws_of, fit
-from experiments.paper.resume import Row, matches, merge_rows, read_rows, same_config, steps_of
+from experiments.paper.resume import Row, load_run, matches, merge_rows, read_rows, steps_of
 from experiments.paper.tasks.split import Split
 from gpn.core.pools.base import TensorPool
 
@@ -62,26 +62,20 @@ class ContaminationRun:
     @property
     def key(self) -> Row:
         """What identifies the run in its file."""
-        name, value = self.context.plan.grid(self.method)[0], self._value
+        name, value = self.context.plan.grid(self.method)[0], self.context.chosen(self.method)
         which = {"method": self.method, "share": self.share, "seed": self.seed}
         return {**which, name: value, "steps": steps_of(self.build())}
 
-    @property
-    def _value(self) -> Any:
-        return self.context.chosen_value(self.method)
-
     def build(self) -> Any:
-        return self.context.method(self.method, self._value, STEPS_SHARE)
+        return self.context.method(self.method, self.context.chosen(self.method), STEPS_SHARE)
 
     def saved(self, summary: list[Row]) -> Row | None:
         """The row in the run's own file, else in the summary."""
-        run, key = harness.load(self.path), self.key
-        if run is None:
+        key = self.key
+        if harness.load(self.path) is None:
             return next((row for row in summary if matches(key, row)), None)
-        same = matches({**key, "quick": self.context.quick}, run)
-        if not same or not same_config(harness.plain(self.build().config), run.get("config", {})):
-            return None
-        return {**key, **{name: run.get(name) for name in SHOWN}}
+        run = load_run(self.path, {**key, "quick": self.context.quick}, self.build())
+        return None if run is None else {**key, **{name: run.get(name) for name in SHOWN}}
 
     def fit(self, log: Log) -> None:
         split = contaminated(self.context.split(self.seed).merged(), self.share, self.seed)

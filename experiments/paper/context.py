@@ -62,44 +62,28 @@ class RunContext:
         """The task on this device in float32, as every method gets it."""
         return task.to(TrainConfig(device=self.device).pick_device(), torch.float32)
 
-    def setting(self, method: str, index: int) -> dict[str, Any]:
-        """The method's hyperparameter and its value at that index of the grid."""
-        name, values = self.plan.grid(method)
-        return {name: values[index]}
-
-    def indices(self, method: str) -> list[int]:
-        """Which values to try: all, the middle one (quick), or the one chosen on another task."""
-        other = self.plan.settings_of
+    def values(self, method: str) -> list[Any]:
+        """The values to try: all, the middle one (quick), or the one chosen on another task."""
+        other, grid = self.plan.settings_of, list(self.plan.grid(method)[1])
         if other is not None:
-            return [replace(self, task=other).chosen_index(method)]
-        return list(range(len(self.plan.grid(method)[1]))) if self.quick is None else [QUICK_INDEX]
+            return [replace(self, task=other).chosen(method)]
+        return grid if self.quick is None else [grid[QUICK_INDEX]]
 
-    def chosen_index(self, method: str) -> int:
-        """The index of the value that the protocol chose."""
-        value, (name, values) = self.chosen_value(method), self.plan.grid(method)
-        if value not in values:
-            raise FileNotFoundError(
-                f"the hyperparameter of {method} on {self.task} must be one of the present "
-                f"{name}={values}, got {value} in {method}.json; try {self._command(method)}."
-            )
-        return values.index(value)
-
-    def chosen_value(self, method: str) -> Any:
+    def chosen(self, method: str) -> Any:
         """The value of the method's hyperparameter that the protocol chose."""
+        name, grid = self.plan.grid(method)
         if self.quick is not None:
-            return self.plan.grid(method)[1][QUICK_INDEX]
-        path = self.file(method)
-        report = harness.load(path)
-        if report is None or "choice" not in report:
+            return grid[QUICK_INDEX]
+        report = harness.load(self.file(method)) or {}
+        value = report.get("choice", {}).get("chosen")
+        if value not in grid:
+            ood = "" if self.ood is None else f" --ood {self.ood}"
             raise FileNotFoundError(
-                f"the hyperparameter of {method} on {self.task} must be chosen first, {path.name} "
-                f"is missing or truncated; try {self._command(method)}."
+                f"the hyperparameter of {method} on {self.task} must be chosen first, as one of "
+                f"{name}={grid}, got {value} in {method}.json; "
+                f"try python -m experiments run {self.task} --method {method}{ood}."
             )
-        return report["choice"]["chosen"]
-
-    def _command(self, method: str) -> str:
-        ood = "" if self.ood is None else f" --ood {self.ood}"
-        return f"python -m experiments run {self.task} --method {method}{ood}"
+        return value
 
 
 @lru_cache(maxsize=1)

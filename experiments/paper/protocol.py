@@ -16,7 +16,7 @@ from experiments import harness
 from experiments.paper.context import Log, RunContext
 from experiments.paper.evaluate import N_DRAWS, evaluate, first_images, plot_data
 from experiments.paper.plans import ENSEMBLES
-from experiments.paper.resume import finished_report, same_config
+from experiments.paper.resume import finished_report, load_run
 from experiments.paper.tasks.split import Split
 from gpn import MLPTrunk, Posterior
 from gpn.methods.gpn.fitting.fit_many import IncompatibleFits, fit_many
@@ -33,17 +33,18 @@ class Run:
 
     context: RunContext
     method: str
-    index: int
+    value: Any
     seed: int | None = None
 
     @property
     def path(self) -> Path:
+        index = self.context.plan.grid(self.method)[1].index(self.value)
         rows = "valid" if self.seed is None else self.seed
-        return self.context.file(f"runs/{self.method}-{self.index}-{rows}")
+        return self.context.file(f"runs/{self.method}-{index}-{rows}")
 
     @property
     def setting(self) -> dict[str, Any]:
-        return self.context.setting(self.method, self.index)
+        return {self.context.plan.grid(self.method)[0]: self.value}
 
     @property
     def split(self) -> Split:
@@ -53,58 +54,56 @@ class Run:
 
     def build(self) -> Any:
         share = self.context.plan.trial_share if self.seed is None else 1.0
-        return self.context.method(self.method, *self.setting.values(), share)
+        return self.context.method(self.method, self.value, share)
 
     def saved(self) -> dict[str, Any] | None:
-        """The file of this very run, if it exists."""
-        run, quick = harness.load(self.path), self.context.quick
-        if run is None or (run.get("setting"), run.get("quick")) != (self.setting, quick):
-            return None
-        return run if same_config(harness.plain(self.build().config), run.get("config")) else None
+        """What is saved of this very run."""
+        key = {"setting": self.setting, "quick": self.context.quick}
+        return load_run(self.path, key, self.build())
 
 
 def run_method(context: RunContext, method: str, log: Log = print) -> dict[str, Any]:
     """Choose the hyperparameter on validation rows, then test every seed."""
     seeds = range(context.plan.seeds)
-    if report := finished_report(context, method, context.indices(method), seeds, method):
+    if report := finished_report(context, method, context.values(method), seeds, method):
         return _finished(context, method, method, report, log)
-    index, trials = choose(context, method, log)
-    runs = fit_missing([Run(context, method, index, seed) for seed in seeds], log)
-    return summarise(context, method, method, index, trials, runs)
+    value, trials = choose(context, method, log)
+    runs = fit_missing([Run(context, method, value, seed) for seed in seeds], log)
+    return summarise(context, method, method, trials, runs)
 
 
 def confirm(context: RunContext, method: str, log: Log = print) -> dict[str, Any]:
     """Test the chosen hyperparameter on as many new splits, which no choice has seen."""
-    index, n_seeds, name = context.chosen_index(method), context.plan.seeds, f"{method}-again"
+    value, n_seeds, name = context.chosen(method), context.plan.seeds, f"{method}-again"
     seeds = range(n_seeds, 2 * n_seeds)
-    if report := finished_report(context, method, [index], seeds, name):
+    if report := finished_report(context, method, [value], seeds, name):
         return _finished(context, method, name, report, log)
-    trials = fit_missing([Run(context, method, index)], log)
-    runs = fit_missing([Run(context, method, index, seed) for seed in seeds], log)
-    return summarise(context, method, name, index, trials, runs)
+    trials = fit_missing([Run(context, method, value)], log)
+    runs = fit_missing([Run(context, method, value, seed) for seed in seeds], log)
+    return summarise(context, method, name, trials, runs)
 
 
 def run_seed(context: RunContext, method: str, seed: int, log: Log = print) -> dict[str, Any]:
     """One seed of the chosen hyperparameter, which is chosen now if it has not been before."""
     try:
-        index = context.chosen_index(method)
+        value = context.chosen(method)
     except FileNotFoundError:
-        index, _ = choose(context, method, log)
-    return run_one(context, method, index, seed, log)
+        value, _ = choose(context, method, log)
+    return run_one(context, method, value, seed, log)
 
 
 def run_one(
-    context: RunContext, method: str, index: int, seed: int | None = None, log: Log = print
+    context: RunContext, method: str, value: Any, seed: int | None = None, log: Log = print
 ) -> dict[str, Any]:
     """One value on seed 0's validation rows, or on the test rows of `seed`."""
-    return fit_missing([Run(context, method, index, seed)], log)[0]
+    return fit_missing([Run(context, method, value, seed)], log)[0]
 
 
-def choose(context: RunContext, method: str, log: Log = print) -> tuple[int, list[dict[str, Any]]]:
-    """The index of the best value on validation rows, and the trials of all values."""
-    indices = context.indices(method)
-    trials = fit_missing([Run(context, method, index) for index in indices], log)
-    return indices[best_trial([run["valid"] for run in trials])], trials
+def choose(context: RunContext, method: str, log: Log = print) -> tuple[Any, list[dict[str, Any]]]:
+    """The best value on validation rows, and the trials of all values."""
+    values = context.values(method)
+    trials = fit_missing([Run(context, method, value) for value in values], log)
+    return values[best_trial([run["valid"] for run in trials])], trials
 
 
 def best_trial(valid: list[dict[str, float]]) -> int:
@@ -188,7 +187,7 @@ def _evaluate_and_save(run: Run, posterior: Posterior, facts: dict[str, Any], lo
     split, n_draws, rows = run.split, draws_of(run.method), "valid" if run.seed is None else "test"
     noise_std = None
     if run.seed is not None:
-        trial = run_one(run.context, run.method, run.index, log=log)
+        trial = run_one(run.context, run.method, run.value, log=log)
         noise_std = trial["valid"].get("noise_std")
     started = time.perf_counter()
     if run.seed is None:
@@ -205,8 +204,8 @@ def _evaluate_and_save(run: Run, posterior: Posterior, facts: dict[str, Any], lo
             harness.save(run.context.file(f"pictures/{name}"), data, indent=None)
     harness.save(run.path, {"setting": run.setting, "quick": run.context.quick, **facts})
     shown = "  ".join(f"{name} {measured[name]:.3f}" for name in LOGGED if name in measured)
-    (name, value), seed = next(iter(run.setting.items())), facts["seed"]
-    title = f"{run.context.name} {run.method} {name}={value} seed {seed} ({rows})"
+    name, seed = run.context.plan.grid(run.method)[0], facts["seed"]
+    title = f"{run.context.name} {run.method} {name}={run.value} seed {seed} ({rows})"
     log(f"{title:52s} {facts['seconds']['fit']:5.0f} s  {shown}")
 
 
@@ -219,12 +218,12 @@ def summarise(
     context: RunContext,
     method: str,
     name: str,
-    index: int,
     trials: list[dict[str, Any]],
     runs: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """`results/<task>/<name>.json`: mean, standard deviation and count of every metric."""
-    (hyperparameter, value), first = next(iter(context.setting(method, index).items())), runs[0]
+    first = runs[0]
+    ((hyperparameter, value),) = first["setting"].items()
     report = {
         "task": context.name,
         "method": method,

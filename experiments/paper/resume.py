@@ -28,19 +28,26 @@ def matches(key: Row, row: Row) -> bool:
     return all(row.get(name) == value for name, value in key.items())
 
 
+def load_run(path: Path, key: Row, method: Any) -> Row | None:
+    """The saved run, if it has these values and was made with the method's configuration."""
+    run = harness.load(path)
+    if run is None or not matches(key, run):
+        return None
+    return run if same_config(harness.plain(method.config), run.get("config")) else None
+
+
 def steps_of(method: Any) -> int:
     """The number of training steps of a method."""
     return harness.plain(method.config)["train"]["steps"]
 
 
 def finished_report(
-    context: RunContext, method: str, indices: list[int], seeds: Iterable[int], name: str
+    context: RunContext, method: str, values: list[Any], seeds: Iterable[int], name: str
 ) -> dict[str, Any] | None:
     """The method's summary, if it has all of these seeds, chosen among all of these values."""
     report = harness.load(context.file(name)) or {}
     choice = report.get("choice", {})
-    tried = [{choice.get("dial"): value} for value in choice.get("values", [])]
-    if tried != [context.setting(method, index) for index in indices]:
+    if (choice.get("dial"), choice.get("values")) != (context.plan.grid(method)[0], values):
         return None
     config = harness.plain(context.method(method, choice["chosen"]).config)
     same = report.get("seeds") == list(seeds) and report.get("quick") == context.quick

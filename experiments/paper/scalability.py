@@ -17,7 +17,7 @@ import torch
 from experiments import harness
 from experiments.paper.context import Log, RunContext
 from experiments.paper.evaluate import evaluate
-from experiments.paper.resume import Row, matches, merge_rows, read_rows, same_config, steps_of
+from experiments.paper.resume import Row, load_run, matches, merge_rows, read_rows, steps_of
 from experiments.paper.tasks.split import Split
 from gpn import Posterior, Task, TrainConfig
 from gpn.core.posterior.base import FunctionBatch
@@ -96,7 +96,7 @@ class _Timing:
 
     def key(self, point: Point) -> Row:
         """What identifies the row in its file."""
-        name, value = self.context.plan.grid(point.method)[0], self._value(point)
+        name, value = self.context.plan.grid(point.method)[0], self.context.chosen(point.method)
         which = {"method": point.method, "how": point.how, "members": point.members}
         return {**which, name: value, "steps": steps_of(self._build(point))}
 
@@ -105,9 +105,11 @@ class _Timing:
         path, key = self.context.file(point.file), self.key(point)
         device = harness.hardware(TrainConfig(device=self.context.device).pick_device())
         same = {**key, "device": device, "quick": self.context.quick}
-        config, run = harness.plain(self._build(point).config), harness.load(path)
-        if run is None or not (matches(same, run) and same_config(config, run.get("config"))):
+        method = self._build(point)
+        run = load_run(path, same, method)
+        if run is None:
             seconds, metrics = self._measure(point)
+            config = harness.plain(method.config)
             run = {**same, "config": config, "seconds": seconds, "metrics": metrics}
             harness.save(path, {**run, "versions": harness.versions()})
             members = f"{point.members} members, " if point.members else ""
@@ -138,10 +140,8 @@ class _Timing:
 
     def _build(self, point: Point) -> Any:
         changes = {"n_members": point.group} if point.group else {}
-        return self.context.method(point.method, self._value(point), point.steps_share, **changes)
-
-    def _value(self, point: Point) -> Any:
-        return self.context.chosen_value(point.method)
+        value = self.context.chosen(point.method)
+        return self.context.method(point.method, value, point.steps_share, **changes)
 
 
 class JoinedEnsembles(Posterior):

@@ -132,6 +132,6 @@ def test_the_profile_is_that_of_its_file() -> None:
         "choosing and augmenting rows": "rows and augmentation",
         "a step of the trunk on 512 labels, replayed": "step of the trunk on as many labels",
         "**a GPN's step, replayed**": "step of the GPN",
-        "a GPN's step as it is": "step of the GPN, nothing replayed",
+        "a GPN's step, not replayed": "step of the GPN, nothing replayed",
     }.items():
         assert f"| {what} | {found[name]:.2f} ms |" in text

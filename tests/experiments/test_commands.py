@@ -187,14 +187,15 @@ class TestAll:
         }
 
     def test_one_setting_or_one_seed_is_all_that_is_run(self, calls: Calls) -> None:
+        third = {task: plan.betas[2] for task, plan in PLANS.items()}
         for words, name, rest in (
-            (["--seed", "3"], "run_seed", (3,)),
-            (["--setting", "2"], "run_one", (2, None)),
-            (["--setting", "2", "--seed", "3"], "run_one", (2, 3)),
+            (["--seed", "3"], "run_seed", lambda task: (3,)),
+            (["--setting", "2"], "run_one", lambda task: (third[task], None)),
+            (["--setting", "2", "--seed", "3"], "run_one", lambda task: (third[task], 3)),
         ):
             calls.clear()
             command.main(["all", "--method", "gpn", *words])
-            assert named(calls, name) == [(task, "gpn", *rest) for task in PLANS]
+            assert named(calls, name) == [(task, "gpn", *rest(task)) for task in PLANS]
             assert {call[0] for call in calls} == {name, "tables", "figure"}
 
     def test_a_figure_without_results_does_not_stop_the_others(

@@ -98,7 +98,8 @@ def test_test_rows_do_not_affect_the_choice(
 ) -> None:
     """A trial is the same, whatever the test rows are."""
     tiny(monkeypatch, "superconductor")
-    honest = run_one(table_context(tmp_path / "a"), method, 0, log=quiet)
+    value = PLANS["superconductor"].grid(method)[1][0]
+    honest = run_one(table_context(tmp_path / "a"), method, value, log=quiet)
 
     def spoilt(seed: int, folder: Path | None = None) -> Split:
         split = superconductor(seed, folder)
@@ -109,7 +110,7 @@ def test_test_rows_do_not_affect_the_choice(
 
     monkeypatch.setitem(TASKS, "superconductor", spoilt)
     contexts._split.cache_clear()
-    blind = run_one(table_context(tmp_path / "b"), method, 0, log=quiet)
+    blind = run_one(table_context(tmp_path / "b"), method, value, log=quiet)
     assert blind["valid"] == honest["valid"]
 
 
@@ -204,15 +205,15 @@ def test_contamination_and_scalability_use_the_chosen_values(
 
 def test_a_missing_choice_is_an_error_with_the_command(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"must be chosen first.*run mnist --method gpn"):
-        RunContext("mnist", tmp_path).chosen_value("gpn")
-    assert RunContext("mnist", tmp_path, quick=0.1).chosen_value("gpn") == PLANS["mnist"].betas[2]
+        RunContext("mnist", tmp_path).chosen("gpn")
+    assert RunContext("mnist", tmp_path, quick=0.1).chosen("gpn") == PLANS["mnist"].betas[2]
 
 
 def test_a_choice_of_another_plan_is_an_error(tmp_path: Path) -> None:
     context = RunContext("mnist", tmp_path)
     harness.save(context.file("gpn"), {"choice": {"chosen": 0.7}})
-    with pytest.raises(FileNotFoundError, match=r"the present beta=.*got 0\.7.*run mnist"):
-        context.chosen_index("gpn")
+    with pytest.raises(FileNotFoundError, match=r"one of beta=.*got 0\.7.*run mnist"):
+        context.chosen("gpn")
 
 
 @pytest.mark.parametrize("command", ["run", "confirm"])

@@ -62,10 +62,10 @@ class TestFiles:
         assert harness.load(tmp_path / "b.json") is None
 
     def test_a_truncated_run_is_repeated(self, context: RunContext) -> None:
-        first = run_one(context, "gp", 0, log=quiet)
-        path = Run(context, "gp", 0).path
+        first = run_one(context, "gp", 0.1, log=quiet)
+        path = Run(context, "gp", 0.1).path
         path.write_bytes(path.read_bytes()[:100])
-        again = run_one(context, "gp", 0, log=quiet)
+        again = run_one(context, "gp", 0.1, log=quiet)
         assert again["valid"] == first["valid"]
 
     def test_results_name_the_version_of_gpn(self) -> None:
@@ -77,14 +77,14 @@ class TestRuns:
         self, context: RunContext, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         quick, other = (replace(context, quick=share) for share in (0.5, 0.6))
-        run_one(quick, "dropout", 0, log=quiet)
-        assert Run(quick, "dropout", 0).saved() is not None
-        assert Run(other, "dropout", 0).saved() is None
-        assert Run(context, "dropout", 0).saved() is None
+        run_one(quick, "dropout", 0.05, log=quiet)
+        assert Run(quick, "dropout", 0.05).saved() is not None
+        assert Run(other, "dropout", 0.05).saved() is None
+        assert Run(context, "dropout", 0.05).saved() is None
         elsewhere = replace(quick, device="auto")
-        assert Run(elsewhere, "dropout", 0).saved() is not None
+        assert Run(elsewhere, "dropout", 0.05).saved() is not None
         tiny(monkeypatch, TASK, train=PLANS[TASK].train.replace(learning_rate=0.1))
-        assert Run(quick, "dropout", 0).saved() is None
+        assert Run(quick, "dropout", 0.05).saved() is None
 
     def test_open_values_may_be_anything_and_devices_do_not_count(self) -> None:
         config = {"anchor": "auto", "prior": None, "train": {"steps": 3, "device": "cpu"}, "new": 1}
@@ -115,8 +115,8 @@ class TestRuns:
         """So that whoever clones it does not train for hours to see the same table."""
         for task in (task for task in PLANS if method in PLANS[task].methods):
             context, seeds = RunContext(task), range(PLANS[task].seeds)
-            indices = context.indices(method)
-            assert finished_report(context, method, indices, seeds, method), task
+            values = context.values(method)
+            assert finished_report(context, method, values, seeds, method), task
 
     def test_one_seed_uses_the_choice_or_makes_it(self, context: RunContext) -> None:
         lines: list[str] = []

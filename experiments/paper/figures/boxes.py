@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import harness
-from experiments.paper.figures.style import WIDTH_INCHES, label, missing, note, plot_data
+from experiments.paper.figures import style
 from experiments.paper.plans import PLANS
 from gpn import plots
 from gpn.plots import method_color
@@ -31,10 +31,10 @@ NOTE = (
 
 def boxes() -> Figure:
     """A row per method below the images."""
-    data = plot_data(CLASSES)
+    data = style.plot_data(CLASSES)
     columns = [column for column in SHOWN if column[0] in data]
     methods = [m for m in PLANS["mnist"].methods if any(m in data[task] for task in data)]
-    figure = Figure((WIDTH_INCHES, 1.9 + 0.93 * len(methods)), layout="constrained")
+    figure = Figure((style.WIDTH_INCHES, 1.9 + 0.93 * len(methods)), layout="constrained")
     grid = figure.subplots(
         1 + len(methods), len(columns), squeeze=False, height_ratios=[1.3, *[1] * len(methods)]
     )
@@ -46,14 +46,14 @@ def boxes() -> Figure:
     for axes, (task, _) in zip(grid[-1], columns, strict=True):
         rotation = 90 if max(map(len, CLASSES[task])) > 1 else 0
         axes.set_xticks(range(1, len(CLASSES[task]) + 1), CLASSES[task], rotation=rotation)
-    note(figure, NOTE)
+    style.note(figure, NOTE)
     return figure
 
 
 def _image(axes: Axes, task: str, kind: str) -> None:
     images = harness.load(harness.RESULTS / task / "pictures" / "images.json")
     if images is None:
-        missing(f"{task} has no pictures/images.json")
+        style.missing(f"{task} has no pictures/images.json")
     pixels = np.array(images[kind])
     gray = pixels.shape[-1] == 1
     axes.imshow(pixels[..., 0] if gray else pixels, cmap="gray", vmin=0, vmax=1)
@@ -71,5 +71,5 @@ def _method(line: Any, method: str, draws: list[list[list[float]] | None]) -> No
         axes.tick_params(length=2)
     line[0].set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
     count = max(len(drawn) for drawn in draws if drawn is not None)
-    name = label(method).replace(", ", ",\n")
+    name = style.label(method).replace(", ", ",\n")
     line[0].set_ylabel(f"{name}\n{count} draws")

@@ -7,15 +7,7 @@ from matplotlib.figure import Figure
 
 from experiments import harness
 from experiments.paper.contamination import SHARES
-from experiments.paper.figures.style import (
-    TITLES,
-    label,
-    legend,
-    marker_style,
-    note,
-    panels,
-    reports,
-)
+from experiments.paper.figures import style
 from gpn.plots import INK
 
 Rows = list[dict[str, Any]]
@@ -25,18 +17,18 @@ POSITIONS = {name: at + (0.3 if SHARES[name] is None else 0) for at, name in enu
 
 def contamination() -> Figure:
     """A panel per task, a line per method and OOD set."""
-    files = reports("pool-share")
-    figure, every, spare = panels(len(files), height=2.9)
-    style: dict[str, Any] = {"color": INK, "marker": "o", "ms": 4}
-    every[0].plot([], [], "-", **style, label="the pool's OOD set")
-    every[0].plot([], [], ":", **style, mfc="white", label="an unseen OOD set\n(KMNIST, textures)")
+    files = style.reports("pool-share")
+    figure, every, spare = style.panels(len(files), height=2.9)
+    dots: dict[str, Any] = {"color": INK, "marker": "o", "ms": 4}
+    every[0].plot([], [], "-", **dots, label="the pool's OOD set")
+    every[0].plot([], [], ":", **dots, mfc="white", label="an unseen OOD set\n(KMNIST, textures)")
     for axes, (task, report) in zip(every, files.items(), strict=True):
         _panel(axes, task, report["rows"])
     if spare:
-        legend(spare[0], every, loc="center", labelspacing=0.9)
+        style.legend(spare[0], every, loc="center", labelspacing=0.9)
     else:
-        legend(figure, every, loc="outside lower center", ncols=3)
-    note(figure, "Mean and standard deviation over seeds.")
+        style.legend(figure, every, loc="outside lower center", ncols=3)
+    style.note(figure, "Mean and standard deviation over seeds.")
     return figure
 
 
@@ -47,11 +39,11 @@ def _panel(axes: Axes, task: str, rows: Rows) -> None:
     names = [share.replace("%", " %") for share in SHARES if SHARES[share] is not None]
     axes.set_xticks(list(POSITIONS.values()), [*names, "uniform noise\nas pool"])
     axes.set(xlabel="OOD rows in the pool", ylabel="OOD AUC")
-    axes.set_title(f"{TITLES[task]}, {len({row['seed'] for row in rows})} seeds")
+    axes.set_title(f"{style.TITLES[task]}, {len({row['seed'] for row in rows})} seeds")
     low, high = axes.get_ylim()
     if low < 0.5 < high:
-        style = {"color": "0.55", "linewidth": 0.8, "linestyle": (0, (6, 3)), "zorder": 0}
-        axes.axhline(0.5, **style, label="chance")
+        line = {"color": "0.55", "linewidth": 0.8, "linestyle": (0, (6, 3)), "zorder": 0}
+        axes.axhline(0.5, **line, label="chance")
 
 
 def _lines(axes: Axes, rows: Rows, metric: str) -> None:
@@ -61,11 +53,11 @@ def _lines(axes: Axes, rows: Rows, metric: str) -> None:
     for number, method in enumerate(methods):
         points = [point_of(rows, method, share, metric) for share in SHARES]
         offset = (number - (len(methods) - 1) / 2) * 0.06
-        style = {**marker_style(method, 4), "capsize": 1.5, "elinewidth": 0.9}
-        style |= {"linestyle": "-"} if seen else {"linestyle": ":", "mfc": "white"}
-        _error_bars(axes, points[:-1], offset, style, label(method) if seen else None)
+        line = {**style.marker(method, 4), "capsize": 1.5, "elinewidth": 0.9}
+        line |= {"linestyle": "-"} if seen else {"linestyle": ":", "mfc": "white"}
+        _error_bars(axes, points[:-1], offset, line, style.label(method) if seen else None)
         apart = 5 * offset + (-0.08 if seen else 0.08)
-        _error_bars(axes, points[-1:], apart, {**style, "linestyle": "none"})
+        _error_bars(axes, points[-1:], apart, {**line, "linestyle": "none"})
 
 
 Point = tuple[float, float, float]
@@ -75,12 +67,12 @@ def _error_bars(
     axes: Axes,
     points: list[Point | None],
     offset: float,
-    style: dict[str, Any],
+    line: dict[str, Any],
     text: str | None = None,
 ) -> None:
     known = [point for point in points if point is not None]
     at, means, stds = ([point[i] for point in known] for i in range(3))
-    axes.errorbar([x + offset for x in at], means, stds, **style, label=text)
+    axes.errorbar([x + offset for x in at], means, stds, **line, label=text)
 
 
 def point_of(rows: Rows, method: str, share: str, metric: str) -> Point | None:

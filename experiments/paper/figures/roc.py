@@ -5,15 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import harness
-from experiments.paper.figures.style import (
-    TITLES,
-    label,
-    legend,
-    line_style,
-    note,
-    panels,
-    plot_data,
-)
+from experiments.paper.figures import style
 from experiments.paper.plans import PLANS
 from gpn.plots import INK
 
@@ -26,14 +18,14 @@ WIDTHS_AND_ORDER = {"gpn": (4.2, 2), "gpn-paper": (2.2, 3)}
 
 def roc() -> Figure:
     """A panel per task, a line per method."""
-    data = plot_data(PLANS)
-    figure, every, _ = panels(len(data), height=3.7)
+    data = style.plot_data(PLANS)
+    figure, every, _ = style.panels(len(data), height=3.7)
     below = {"loc": "upper center", "bbox_to_anchor": (0.46, -0.16), "fontsize": 7}
     tight = {"ncols": 2, "columnspacing": 0.8, "handlelength": 2.8, "handletextpad": 0.5}
     for axes, (task, methods) in zip(every, data.items(), strict=True):
         _panel(axes, task, {method: report["roc"] for method, report in methods.items()})
-        legend(axes, [axes], **below, **tight)
-    note(figure, NOTE)
+        style.legend(axes, [axes], **below, **tight)
+    style.note(figure, NOTE)
     return figure
 
 
@@ -50,11 +42,12 @@ def _panel(axes: Axes, task: str, curves: dict[str, dict[str, list[float]]]) -> 
     for method, curve in curves.items():
         height = np.interp(rates, curve["false"], curve["true"])
         width, order = WIDTHS_AND_ORDER.get(method, (1.3, 4))
-        style = {**line_style(method), "linewidth": width, "zorder": order}
-        axes.plot(rates, height, **style, label=label(method) + _mean_auc(task, method))
+        name = style.label(method)
+        line = {**style.line(method), "linewidth": width, "zorder": order}
+        axes.plot(rates, height, **line, label=name + _mean_auc(task, method))
         if height.min() > 0.999:
-            perfect.append(label(method))
-    axes.set(xscale="log", xlim=(lowest, 1), ylim=(-0.02, 1.04), title=TITLES[task])
+            perfect.append(name)
+    axes.set(xscale="log", xlim=(lowest, 1), ylim=(-0.02, 1.04), title=style.TITLES[task])
     axes.set(xlabel="false-positive rate (log scale)", ylabel="true-positive rate")
     if len(perfect) > 1:
         text = "at the top, one on another:\n" + "\n".join(perfect)

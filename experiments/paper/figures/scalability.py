@@ -6,17 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator
 
-from experiments.paper.figures.style import (
-    SMALL,
-    TITLES,
-    label,
-    legend,
-    line_style,
-    marker_style,
-    note,
-    panels,
-    reports,
-)
+from experiments.paper.figures import style
 from experiments.paper.scalability import ONE_AXIS
 
 Rows = list[dict[str, Any]]
@@ -28,8 +18,8 @@ AUC_TICKS = {
 
 def scalability() -> Figure:
     """A panel per task, a line per method and way of training."""
-    files = reports("scalability")
-    figure, every, _ = panels(len(files), height=3.7)
+    files = style.reports("scalability")
+    figure, every, _ = style.panels(len(files), height=3.7)
     for axes, (task, report) in zip(every, files.items(), strict=True):
         lines: dict[tuple[str, str], Rows] = {}
         for row in report["rows"]:
@@ -38,9 +28,9 @@ def scalability() -> Figure:
         for (method, how), rows in lines.items():
             _line(axes, method, how, rows)
         _format_axes(axes, max(row["metrics"]["ood_auc"] for row in report["rows"]))
-        axes.set_title(TITLES[task])
-    legend(figure, every, loc="outside lower center", ncols=3)
-    note(figure, "One run each, of seed 0. The number at the end of a line is that of its members.")
+        axes.set_title(style.TITLES[task])
+    style.legend(figure, every, loc="outside lower center", ncols=3)
+    style.note(figure, "One run each, of seed 0. Numbers at the end of a line count members.")
     return figure
 
 
@@ -49,14 +39,14 @@ def _line(axes: Axes, method: str, how: str, rows: Rows) -> None:
     seconds = [row["seconds"] for row in rows]
     aucs = [row["metrics"]["ood_auc"] for row in rows]
     if how == ONE_AXIS:
-        hollow = {**marker_style(method, 6), "mfc": "white", "mew": 1.4, "linestyle": "none"}
-        axes.plot(seconds, aucs, **hollow, label=f"{label(method)}, ten at once")
+        hollow = {**style.marker(method, 6), "mfc": "white", "mew": 1.4, "linestyle": "none"}
+        axes.plot(seconds, aucs, **hollow, label=f"{style.label(method)}, ten at once")
         return
     suffix = ", trained for longer" if how == "steps" else ", growing"
-    style = line_style(method) | marker_style(method)
-    axes.plot(seconds, aucs, **style, label=label(method) + suffix)
+    line = style.line(method) | style.marker(method)
+    axes.plot(seconds, aucs, **line, label=style.label(method) + suffix)
     last = str(rows[-1]["members"] or "all steps")
-    offset: dict[str, Any] = {"textcoords": "offset points", "va": "center", "size": SMALL}
+    offset: dict[str, Any] = {"textcoords": "offset points", "va": "center", "size": style.SMALL}
     axes.annotate(last, (seconds[-1], aucs[-1]), (5, -1), **offset)
 
 

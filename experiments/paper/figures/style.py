@@ -40,12 +40,12 @@ LINES: dict[str, tuple[Any, str]] = {
 }
 
 
-def line_style(method: str) -> dict[str, Any]:
+def line(method: str) -> dict[str, Any]:
     """Colour and line of a method, as `plot` takes them."""
     return {"color": method_color(method), "linestyle": LINES[method][0]}
 
 
-def marker_style(method: str, size: float = 4.5) -> dict[str, Any]:
+def marker(method: str, size: float = 4.5) -> dict[str, Any]:
     """Colour and marker of a method, as `plot` takes them."""
     return {"color": method_color(method), "marker": LINES[method][1], "markersize": size}
 
