@@ -13,7 +13,7 @@ import typer
 from matplotlib.figure import Figure
 
 from gpn import GPNConfig, TrainConfig, load, plots
-from gpn.table_model import fit_table
+from gpn.tables.model import fit_table
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
 SHORT = GPNConfig(train=TrainConfig(steps=500, label_batch=64, pool_batch=64))

@@ -81,7 +81,7 @@ class TestErrors:
         path.parent.mkdir()
         path.write_text(",".join([*tables.COLUMNS, tables.TARGET]) + "\n1,2")
         message = refused("run", TASK, "--quick", "--method", "gp", "--data", str(folder))
-        assert "line 2 must have 82 numbers, got 2" in message
+        assert "there must be 21263 rows below the names, got 1" in message
 
     def test_results_that_cannot_be_written(
         self, folder: Path, table: SimpleNamespace, monkeypatch: pytest.MonkeyPatch

@@ -142,7 +142,7 @@ def test_the_fit_is_remembered_in_the_file(regression_model: TableModel, tmp_pat
     regression_model.save(tmp_path / "m.gpn")
     back = gpn.load(tmp_path / "m.gpn").record
     assert regression_model.record is not None
-    assert back.facts() == regression_model.record.facts()
+    assert back.to_dict() == regression_model.record.to_dict()
     assert np.array_equal(back.x, regression_model.record.x)
     assert np.array_equal(back.y, regression_model.record.y)
 
@@ -181,9 +181,9 @@ def test_a_fit_remembers_its_warnings_and_can_forget_its_rows(
 ) -> None:
     monkeypatch.setattr("gpn.tables.model.PosteriorRegressor", lambda **options: ensemble())
     table = test_rows.drop(columns="grade").iloc[:30]
-    with pytest.warns(UserWarning, match="made up"):
+    with pytest.warns(UserWarning, match="synthetic rows"):
         model = fit_table(table, "yield <i>", method="ensemble", keep_rows=False)
     assert model.record is not None
-    assert "made up" in model.record.warnings[0]
+    assert "synthetic rows" in model.record.warnings[0]
     assert model.record.unlabeled is None
     assert model.record.x is None
