@@ -92,9 +92,9 @@ def test_a_large_table_is_predicted_in_chunks(
     seen: list[int] = []
     predict = TableModel.predict
 
-    def counted(self: TableModel, table: pd.DataFrame, *more: Any) -> pd.DataFrame:
+    def counted(self: TableModel, table: pd.DataFrame, **options: float) -> pd.DataFrame:
         seen.append(len(table))
-        return predict(self, table, *more)
+        return predict(self, table, **options)
 
     monkeypatch.setattr(TableModel, "predict", counted)
     monkeypatch.setattr("gpn.tables.files.CHUNK_ROWS", 30)

@@ -2,19 +2,23 @@
 
 import sys
 import warnings
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import pandas as pd
 import typer
 
+from gpn import methods as registered
 from gpn.cli.output import errors, print_note, print_result, row_counter, status
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-    from gpn.tables.model import TableModel
-
+from gpn.core.pools import base as pools
+from gpn.estimators.validation import SyntheticPoolWarning
+from gpn.report import write_report
+from gpn.report.facts import facts_of
+from gpn.saving.format import load
+from gpn.tables.files import check_writable, map_table, read_table, sample_rows, text_columns
+from gpn.tables.model import TableModel, fit_table
+from gpn.tables.target import is_class, target_column
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,13 +28,9 @@ app = typer.Typer(
 )
 
 ModelFile = Annotated[Path, typer.Argument(help="a model that gpn fit wrote")]
-
 TableFile = Annotated[Path, typer.Argument(help="a table: .csv, .csv.gz or .parquet")]
-
 Device = Annotated[str, typer.Option(help="cpu, cuda, ...")]
-
 Seed = Annotated[int, typer.Option(help="of the random numbers")]
-
 AsJson = Annotated[bool, typer.Option("--json", help="print the result as JSON and nothing else")]
 
 
@@ -62,11 +62,6 @@ def fit(
 ) -> None:
     """Learn to predict a column, and to detect rows for which it cannot be predicted."""
     with errors(as_json=as_json):
-        from gpn.estimators.validation import SyntheticPoolWarning
-        from gpn.tables.files import check_writable, read_table, text_columns
-        from gpn.tables.model import fit_table
-        from gpn.tables.target import is_class, target_column
-
         check_writable(out)
         table = read_table(labeled)
         classes = _is_classification(kind)
@@ -109,8 +104,6 @@ def calibrate(
 ) -> None:
     """Calibrate intervals and sets of classes by labeled rows that the fit has not seen."""
     with errors(as_json=as_json):
-        from gpn.tables.files import check_writable, read_table
-
         check_writable(out)
         loaded = _load(model, device)
         rows = read_table(table, loaded.texts)
@@ -134,11 +127,9 @@ def predict(
     """Predictions, intervals and OOD flags, in chunks: the table may be of any length."""
     with errors(as_json=as_json):
         loaded = _load(model, device)
-
-        def scored(chunk: "DataFrame") -> "DataFrame":
-            return loaded.predict(chunk, level, fpr)
-
-        n_rows = _map_table(loaded, scored, table, out, append=True)
+        scored = partial(loaded.predict, level=level, fpr=fpr)
+        with row_counter() as on_rows:
+            n_rows = map_table(table, out, scored, loaded.encoder, append=True, on_rows=on_rows)
         print_result({"rows": n_rows, "out": str(out)}, as_json=as_json)
 
 
@@ -155,7 +146,9 @@ def sample(
     """Draw functions of the posterior, and evaluate them at every row."""
     with errors(as_json=as_json):
         loaded = _load(model, device)
-        n_rows = _map_table(loaded, loaded.functions(n, seed), table, out, append=False)
+        drawn = loaded.functions(n, seed)
+        with row_counter() as on_rows:
+            n_rows = map_table(table, out, drawn, loaded.encoder, append=False, on_rows=on_rows)
         print_result({"rows": n_rows, "functions": n, "out": str(out)}, as_json=as_json)
 
 
@@ -169,8 +162,6 @@ def suggest(
 ) -> None:
     """The rows to label next, numbered from 0, the most useful first."""
     with errors(as_json=as_json):
-        from gpn.tables.files import read_table
-
         loaded = _load(model, device)
         rows = loaded.suggest(read_table(table, loaded.encoder.categories), n)
         print_result({"rows": rows.tolist()}, as_json=as_json)
@@ -187,8 +178,6 @@ def evaluate(
 ) -> None:
     """Errors and coverage on labeled rows, and how well OOD rows are detected."""
     with errors(as_json=as_json):
-        from gpn.tables.files import read_table
-
         if strangers is not None:
             warnings.warn("--strangers is now called --ood.", FutureWarning, stacklevel=2)
         loaded, path = _load(model, device), ood or strangers
@@ -208,9 +197,6 @@ def report(
 ) -> None:
     """A page about a model: calibration, OOD rows, and its functions, live."""
     with errors(as_json=as_json), status("reading") as show:
-        from gpn.report import write_report
-        from gpn.tables.files import read_table
-
         loaded = _load(model, device)
         unlabeled = None if pool is None else read_table(pool, loaded.encoder.categories)
         rows = read_table(table, loaded.texts)
@@ -223,8 +209,6 @@ def report(
 def inspect(model: ModelFile, as_json: AsJson = False) -> None:
     """What was fitted, and what the fit found out about itself."""
     with errors(as_json=as_json):
-        from gpn.report.facts import facts_of
-
         facts = facts_of(_load(model, "cpu"))
         checks = {name: f"{verdict}: {sentence}" for name, verdict, sentence in facts["checks"]}
         result = {**dict(facts["lines"]), **checks, "warnings": facts["warnings"]}
@@ -234,9 +218,7 @@ def inspect(model: ModelFile, as_json: AsJson = False) -> None:
 @app.command(epilog="Example: gpn methods --json")
 def methods(as_json: AsJson = False) -> None:
     """Every method that gpn fit --method accepts."""
-    from gpn.methods import names
-
-    print_result({"methods": list(names())}, as_json=as_json)
+    print_result({"methods": list(registered.names())}, as_json=as_json)
 
 
 def _is_classification(kind: str) -> bool | None:
@@ -247,39 +229,16 @@ def _is_classification(kind: str) -> bool | None:
     return kinds[kind]
 
 
-def _sampled_pool(path: Path, texts: list[str], *, as_json: bool) -> "DataFrame":
+def _sampled_pool(path: Path, texts: list[str], *, as_json: bool) -> pd.DataFrame:
     """The unlabeled rows, or as many of them at random as a fit takes of a pool on disk."""
-    from gpn.core.pools.base import MAX_SAMPLED_ROWS
-    from gpn.tables.files import sample_rows
-
     with row_counter() as on_rows:
-        pool, count = sample_rows(path, texts, MAX_SAMPLED_ROWS, on_rows)
+        pool, count = sample_rows(path, texts, pools.MAX_SAMPLED_ROWS, on_rows)
     some = "" if len(pool) == count else f", of which {len(pool):,} are taken at random"
     print_note(f"{count:,} unlabeled rows{some}", as_json=as_json)
     return pool
 
 
-def _map_table(
-    model: "TableModel",
-    function: Callable[["DataFrame"], "DataFrame"],
-    table: Path,
-    out: Path,
-    *,
-    append: bool,
-) -> int:
-    """`map_table` with a counter of rows."""
-    from gpn.tables.files import map_table
-
-    with row_counter() as on_rows:
-        return map_table(
-            table, out, function, encoder=model.encoder, append=append, on_rows=on_rows
-        )
-
-
-def _load(path: Path, device: str) -> "TableModel":
-    from gpn.saving.format import load
-    from gpn.tables.model import TableModel
-
+def _load(path: Path, device: str) -> TableModel:
     if not path.is_file():
         raise ValueError(f"a model must be a file that gpn fit wrote, {path} does not exist.")
     model = load(path, device)

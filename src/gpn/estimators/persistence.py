@@ -8,40 +8,31 @@ of its constructor ("given"), feature names and classes. Arrays are tensors whos
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from gpn.core.config import Config
-from gpn.core.networks.trunks import Trunk
 from gpn.core.posterior.base import Posterior
 from gpn.core.task import Signature
-from gpn.estimators.classifier import GPNClassifier, PosteriorClassifier
-from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor
+from gpn.estimators.base import ESTIMATORS
+from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.scaling import Scale
 from gpn.methods.gpn import GPNConfig
-from gpn.saving.encoding import decode_config, decode_settings, encode
+from gpn.saving.encoding import decode, decode_settings, encode
 from gpn.saving.format import SavedModel, restore_posterior
 from gpn.saving.validation import are_texts, as_model_error, check, finite_array
 
 Arrays = Mapping[str, NDArray[Any]]
 
 PREFIX = "estimator/"
-
 MAX_CLASS_LENGTH = 10_000  # characters
-
 MAX_SEED = 2**32 - 1
-
-ESTIMATORS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (GPNRegressor, GPNClassifier, PosteriorRegressor, PosteriorClassifier)
-}
 
 
 def save_model(
@@ -172,12 +163,12 @@ def _unfitted(fields: Mapping[str, Any], posterior: Posterior) -> Any:
     """
     name, method, settings = fields["class"], fields["method"], fields.get("settings")
     check(name in list(ESTIMATORS), "a model file must name one of gpn's estimators", name)
-    kind = ESTIMATORS[name]
+    kind: Any = ESTIMATORS[name]
     right = is_classifier(kind()) == posterior.signature.is_classification
     check(right, "a regressor or classifier must hold such a posterior", name)
     options = None if fields.get("given") is None else _checked_options(fields["given"], kind)
     config: Any = getattr(posterior, "config", None)
-    if issubclass(kind, GPNRegressor | GPNClassifier):
+    if issubclass(kind, GPNOptions):
         check(method is None and isinstance(config, GPNConfig), "a GPN must be one", method)
         return kind(config) if options is None else kind(**options)
     check(type(method) is str, "a method must have a name", method)
@@ -187,38 +178,15 @@ def _unfitted(fields: Mapping[str, Any], posterior: Posterior) -> Any:
 
 
 def _checked_options(options: Any, kind: Any) -> dict[str, Any]:
-    """The constructor's arguments; options that it lacks are refused."""
+    """The constructor's arguments, each of the type that it declares; others are refused."""
     check(isinstance(options, dict), "options must have names", options)
     known = set(kind._get_param_names()) - {"method", "settings"}
     check(set(options) == known, f"options must be {sorted(known)}", sorted(options))
-    return {name: DECODERS[name](value) for name, value in options.items()}
-
-
-def _config_or_none(kind: type[Config]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else decode_config(value, kind)
-
-
-def _seed(value: Any) -> int | None:
-    right = value is None or (type(value) is int and 0 <= value <= MAX_SEED)
-    check(right, "random_state must be a seed", value)
-    return value
-
-
-def _of_type(kind: type) -> Callable[[Any], Any]:
-    def decode(value: Any) -> Any:
-        check(type(value) is kind, f"an option must be a {kind.__name__} here", value)
-        return value
-
-    return decode
-
-
-DECODERS: dict[str, Callable[[Any], Any]] = {
-    "config": _config_or_none(GPNConfig),
-    "module": _config_or_none(Trunk),
-    "device": _of_type(str),
-    "random_state": _seed,
-    "verbose": _of_type(bool),
-}
+    seed = options["random_state"]
+    right = seed is None or (type(seed) is int and 0 <= seed <= MAX_SEED)
+    check(right, "random_state must be a seed", seed)
+    hints = {**get_type_hints(kind.__init__), "random_state": int | None}
+    return {name: decode(value, hints[name]) for name, value in options.items()}
 
 
 def _classes(fields: dict[str, Any], signature: Signature) -> NDArray[Any]:

@@ -14,7 +14,6 @@ from typing import Any
 from gpn.core.config import Config
 
 PLAIN = (bool, int, float, str, type(None))
-
 MAX_TUPLE_LENGTH = 1000  # no network has more layers
 
 

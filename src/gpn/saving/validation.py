@@ -21,7 +21,6 @@ from gpn.core.task import Signature
 from gpn.core.warnings import VERDICTS, Diagnostic
 
 MAX_RATIO, FREE_NUMBERS = 4, 1 << 20  # numbers that a restored network may take: a x + b
-
 FACTORIES = {
     *(torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye),
     *(torch.empty_like, torch.zeros_like, torch.ones_like, torch.linspace, torch.arange),

@@ -11,24 +11,17 @@ import pandas as pd
 from pandas.api import types
 
 MISSING = "(missing)"
-
 MAX_CATEGORIES = 100
-
 MIN_UNIQUE_VALUES = 10  # with fewer values a column is a category, however few rows there are
-
 NUMBER, DATE, DURATION, WORD = "number", "date", "duration", "word"
-
 TIME_UNITS = {DATE: "seconds since 1970", DURATION: "seconds"}
-
 TIME_PATTERNS = {
     DATE: r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?",
     DURATION: r"-?\d+ days?( \+?\d\d:\d\d:\d\d(\.\d+)?)?",
 }
 
 CODE_PATTERN = r"0\d+"
-
 DECIMAL_COMMA = r"[+-]?\d*,\d+|[+-]?\d+"
-
 NOT_A_PAIR = r"[+-].*,.*|\d\d+,.*|.*,\d\d+"  # "2,4" may be two things
 
 

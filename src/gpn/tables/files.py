@@ -19,7 +19,6 @@ from gpn.tables.column_types import TableError, are_codes, is_numeric
 from gpn.tables.encoder import TableEncoder, UnseenWarning, check_names, merge_unseen
 
 CHUNK_ROWS = 20_000
-
 CSV_SUFFIXES, PARQUET_SUFFIXES = (".csv", ".csv.gz", ".gz"), (".parquet", ".pq")
 
 OnRows = Callable[[int], object]  # called with the number of rows so far
@@ -171,38 +170,34 @@ def sample_rows(
     Every row draws a random key, and the rows with the lowest keys stay: memory holds at most one
     chunk more than twice `max_rows`.
     """
-    rng, count, highest = np.random.default_rng(0), 0, 1.0
+    rng, count = np.random.default_rng(0), 0
     rows: list[pd.DataFrame] = []
     keys: list[Any] = []
     for chunk in read_chunks(path, texts):
-        drawn = rng.random(len(chunk))
-        low = np.flatnonzero(drawn <= highest)
-        rows.append(chunk.iloc[low])
-        keys.append(drawn[low])
-        if sum(map(len, keys)) > 2 * max_rows:
-            highest = _keep_lowest(rows, keys, max_rows)
+        rows.append(chunk)
+        keys.append(rng.random(len(chunk)))
+        if sum(map(len, rows)) > 2 * max_rows:
+            rows, keys = _with_lowest_keys(rows, keys, max_rows)
         count += len(chunk)
         on_rows(count)
-    _keep_lowest(rows, keys, max_rows)
+    rows, _ = _with_lowest_keys(rows, keys, max_rows)
     return rows[0].reset_index(drop=True), count
 
 
-def _keep_lowest(rows: list[pd.DataFrame], keys: list[Any], max_rows: int) -> float:
-    """Keep the rows with the `max_rows` lowest keys, and return the highest of these."""
+def _with_lowest_keys(rows: list[Any], keys: list[Any], max_rows: int) -> tuple[list[Any], ...]:
     table, drawn = pd.concat(rows, ignore_index=True), np.concatenate(keys)
-    low: Any = slice(None)
-    if len(drawn) > max_rows:
-        low = np.sort(np.argpartition(drawn, max_rows)[:max_rows])
-    rows[:], keys[:] = [table.iloc[low]], [drawn[low]]
-    return float(keys[0].max())
+    if len(drawn) <= max_rows:
+        return [table], [drawn]
+    low = np.sort(np.argpartition(drawn, max_rows)[:max_rows])
+    return [table.iloc[low]], [drawn[low]]
 
 
 def map_table(
     source: Path,
     out: Path,
     function: Callable[[pd.DataFrame], pd.DataFrame],
-    *,
     encoder: TableEncoder,
+    *,
     append: bool,
     on_rows: OnRows,
 ) -> int:

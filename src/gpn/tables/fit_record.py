@@ -12,11 +12,8 @@ from gpn.saving.validation import are_texts, check, finite_array
 Rows = NDArray[np.float64]
 
 MIN_STORED_ROWS, MAX_STORED_ROWS = 50, 2000
-
 MAX_STORED_NUMBERS = 250_000  # two megabytes of a model's file
-
 MIN_DISTINCT_SHARE = 0.9
-
 JSON_FIELDS = ("labeled", "unlabeled", "notes", "warnings", "diagnostics")
 
 

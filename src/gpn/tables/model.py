@@ -11,17 +11,16 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.special import entr
 from sklearn.base import is_classifier
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from gpn import metrics
 from gpn.core.checks import require_level
 from gpn.estimators.calibration import class_numbers
-from gpn.estimators.classifier import GPNClassifier, PosteriorClassifier
+from gpn.estimators.classifier import ClassPrediction, GPNClassifier, PosteriorClassifier
 from gpn.estimators.conformal import fewest_rows
 from gpn.estimators.persistence import load_parts, save_model
-from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor
+from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor, Prediction
 from gpn.saving.format import SavedModel
 from gpn.saving.validation import as_model_error, check
 from gpn.tables.column_types import TableError, to_numbers
@@ -32,7 +31,6 @@ from gpn.tables.target import is_class, target_column
 Array = NDArray[Any]
 
 MIN_CALIBRATION_ROWS = fewest_rows(0.95)
-
 MAX_SHARE_SEEN = 0.5  # of the stored labeled rows, in a table to calibrate with
 
 
@@ -63,23 +61,18 @@ class TableModel:
         """
         require_level(level)
         x, unseen = self.encoder.transform_and_flag(table)
-        columns = self._classes(x, level) if self.is_classifier else self._numbers(x, level)
-        scores = self.estimator.ood_score(x)
-        flags = (scores > self.estimator.threshold(fpr)) | unseen
-        return pd.DataFrame({**columns, "ood_score": scores, "is_ood": flags}, index=table.index)
+        found = self.estimator.predict_all(x, level, fpr)
+        columns = self._class_columns(found) if self.is_classifier else found._asdict()
+        flags = {"ood_score": found.ood_score, "is_ood": found.is_ood | unseen}
+        return pd.DataFrame({**columns, **flags}, index=table.index)
 
-    def _numbers(self, x: Array, level: float) -> dict[str, Array]:
-        mean, std = self.estimator.predict(x, return_std=True)
-        low, high = self.estimator.predict_interval(x, level)
-        return {"mean": mean, "std": std, "lower": low, "upper": high}
-
-    def _classes(self, x: Array, level: float) -> dict[str, Array]:
-        p, classes = self.estimator.predict_proba(x), self.estimator.classes_
-        columns = {f"p_{name}": p[:, i] for i, name in enumerate(classes)}
-        if self.estimator.calibration_scores_ is not None:
-            sets = self.estimator.predict_set(x, level)
-            columns |= {f"in_{name}": sets[:, i] for i, name in enumerate(classes)}
-        return {"class": classes[p.argmax(1)], **columns, "entropy": entr(p).sum(1)}
+    def _class_columns(self, found: ClassPrediction) -> dict[str, Array]:
+        classes = list(enumerate(self.estimator.classes_))
+        columns = {"class": found.label}
+        columns |= {f"p_{name}": found.probabilities[:, i] for i, name in classes}
+        if found.in_set is not None:
+            columns |= {f"in_{name}": found.in_set[:, i] for i, name in classes}
+        return {**columns, "entropy": found.entropy}
 
     def functions(self, n: int, seed: int) -> Callable[[pd.DataFrame], pd.DataFrame]:
         """`n` posterior functions: the result maps any table, or chunk of one, to their values.
@@ -124,25 +117,25 @@ class TableModel:
     def evaluate(self, table: pd.DataFrame, ood: pd.DataFrame | None = None) -> dict[str, Any]:
         """How good predictions are on labeled rows, and how well OOD rows are detected."""
         (x, unseen), y = self.encoder.transform_and_flag(table), target_column(table, self.target)
-        found = self._class_metrics(x, y) if self.is_classifier else self._number_metrics(x, y)
-        scores, flagged = self._scored(x, unseen)
-        found = {"rows": len(x), **found, "flagged": flagged}
+        labels, found = self._labels(y), self.estimator.predict_all(x)
+        metrics_of = _class_metrics if self.is_classifier else _number_metrics
+        values = {
+            "rows": len(x),
+            **metrics_of(found, labels),
+            "flagged": float((found.is_ood | unseen).mean()),
+        }
         if ood is None:
-            return found
-        ood_scores, ood_flagged = self._scored(*self.encoder.transform_and_flag(ood))
-        pair = torch.from_numpy(scores), torch.from_numpy(ood_scores)
+            return values
+        x_ood, unseen = self.encoder.transform_and_flag(ood)
+        scores = self.estimator.ood_score(x_ood)
+        pair = torch.from_numpy(found.ood_score), torch.from_numpy(scores)
         return {
-            **found,
-            "ood_rows": len(ood_scores),
-            "ood_flagged": ood_flagged,
+            **values,
+            "ood_rows": len(scores),
+            "ood_flagged": float(((scores > self.estimator.threshold()) | unseen).mean()),
             "ood_auc": metrics.ood_auc(*pair),
             "ood_fpr95": metrics.ood_fpr95(*pair),
         }
-
-    def _scored(self, x: Array, unseen: Array) -> tuple[Array, float]:
-        """The OOD scores of rows, and the share of them that is flagged."""
-        scores = self.estimator.ood_score(x)
-        return scores, float(((scores > self.estimator.threshold()) | unseen).mean())
 
     def _labels(self, y: pd.Series) -> Array:
         """Targets, or the numbers of classes; a class that the fit has not seen is an error."""
@@ -156,35 +149,6 @@ class TableModel:
                 "gpn fit --kind regression, or fit_table(..., classes=False)."
             ) from error
 
-    def _number_metrics(self, x: Array, y: pd.Series) -> dict[str, Any]:
-        truth, mean = self._labels(y), self.estimator.predict(x)
-        low, high = self.estimator.predict_interval(x)
-        return {
-            "rmse": float(root_mean_squared_error(truth, mean)),
-            "mae": float(mean_absolute_error(truth, mean)),
-            "r2": float(r2_score(truth, mean)) if np.ptp(truth) > 0 else None,
-            "coverage_95": float(((low <= truth) & (truth <= high)).mean()),
-            "width_95": float((high - low).mean()),
-        }
-
-    def _class_metrics(self, x: Array, y: pd.Series) -> dict[str, float]:
-        """Metrics of the most probable class and of probabilities; once calibrated, of sets."""
-        classes = torch.from_numpy(self._labels(y)).long()
-        p = torch.from_numpy(self.estimator.predict_proba(x))
-        found = {
-            "accuracy": float((p.argmax(1) == classes).double().mean()),
-            "nll": float(metrics.class_nll(p, classes)),
-            "ece": float(metrics.calibration_error(p, classes)),
-        }
-        if self.estimator.calibration_scores_ is None:
-            return found
-        sets = self.estimator.predict_set(x)
-        return {
-            "set_coverage_95": float(sets[np.arange(len(sets)), classes.numpy()].mean()),
-            "set_size_95": float(sets.sum(1).mean()),
-            **found,
-        }
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole model as one file, for `gpn.load`."""
         fields: dict[str, Any] = {"columns": self.encoder.to_dict(), "target": self.target}
@@ -193,6 +157,32 @@ class TableModel:
         else:
             fields["record"] = self.record.to_dict()
             save_model(self.estimator, path, fields=fields, arrays=self.record.arrays())
+
+
+def _number_metrics(found: Prediction, y: Array) -> dict[str, Any]:
+    return {
+        "rmse": float(root_mean_squared_error(y, found.mean)),
+        "mae": float(mean_absolute_error(y, found.mean)),
+        "r2": float(r2_score(y, found.mean)) if np.ptp(y) > 0 else None,
+        "coverage_95": float(((found.lower <= y) & (y <= found.upper)).mean()),
+        "width_95": float((found.upper - found.lower).mean()),
+    }
+
+
+def _class_metrics(found: ClassPrediction, y: Array) -> dict[str, Any]:
+    """Metrics of probabilities, and of the sets of classes once they are calibrated."""
+    classes, p = torch.from_numpy(y).long(), torch.from_numpy(found.probabilities)
+    values = {
+        "accuracy": float((p.argmax(1) == classes).double().mean()),
+        "nll": float(metrics.class_nll(p, classes)),
+        "ece": float(metrics.calibration_error(p, classes)),
+    }
+    if found.in_set is None:
+        return values
+    covered = found.in_set[np.arange(len(y)), classes.numpy()]
+    sizes = found.in_set.sum(1)
+    sets = {"set_coverage_95": float(covered.mean()), "set_size_95": float(sizes.mean())}
+    return {**sets, **values}
 
 
 def load_table_model(saved: SavedModel, device: torch.device) -> TableModel:

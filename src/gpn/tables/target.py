@@ -19,7 +19,6 @@ from gpn.tables.column_types import (
 from gpn.tables.encoder import as_table
 
 MAX_INTEGER_CLASSES = 20
-
 MAX_SHOWN_COLUMNS = 8
 
 
