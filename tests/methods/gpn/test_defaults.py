@@ -14,7 +14,7 @@ from tests.methods.gpn.small import classes, images, targets
 
 ROOT = Path(__file__).parents[3]
 EQUAL = {"anchor": "independent", "pool_weights": "equal"}
-# The tasks and settings that reach the rows of the table, in its order.
+# Tasks and settings that reach the rows of the table.
 REACHED: tuple[tuple[gpn.Task, dict[str, Any]], ...] = (
     (targets(6, 1), {}),
     (targets(6, 2), {}),
@@ -41,7 +41,7 @@ def regime(task: gpn.Task, settings: dict[str, Any]) -> Regime:
 
 def test_every_regime_is_reached() -> None:
     reached = [regime(*case) for case in REACHED]
-    assert [REGIMES.index(row) for row in reached] == list(range(len(REGIMES)))
+    assert [row.measured for row in REGIMES if row not in reached] == []
 
 
 @pytest.mark.parametrize("row", REGIMES, ids=lambda row: row.measured)
