@@ -78,11 +78,11 @@ def test_moments_are_the_closed_forms(name: str, request: pytest.FixtureRequest)
     flat = x.reshape(15, 2)
     torch.testing.assert_close(at_x.mean.reshape(15, -1), posterior.mean(flat))
     torch.testing.assert_close(at_x.variance.reshape(15, -1), posterior.variance(flat))
-    own = posterior_at(GPNModel(posterior), flat).distribution.covariance_matrix
+    covariance = posterior_at(GPNModel(posterior), flat).distribution.covariance_matrix
     expected = posterior.covariance(flat)
     for output in range(posterior.n_outputs):
         rows = torch.arange(15) * posterior.n_outputs + output
-        torch.testing.assert_close(own[rows][:, rows], expected[output])
+        torch.testing.assert_close(covariance[rows][:, rows], expected[output])
 
 
 def test_draws_have_the_moments(posterior: gpn.Posterior) -> None:
@@ -155,9 +155,9 @@ def test_noise_adds_its_variance(posterior: gpn.Posterior) -> None:
     assert noisy.base_sample_shape[-1] == plain.code_dim + plain.event_shape.numel()
     draws = noisy.rsample(Size([4000]))
     torch.testing.assert_close(draws.var(0), noisy.variance, rtol=0.25, atol=0.0)
-    given = torch.full((1, posterior.n_outputs), 4.0, dtype=torch.float64)
-    own = posterior_at(model, x, observation_noise=given)
-    torch.testing.assert_close(own.variance - plain.variance, torch.full_like(plain.mean, 4.0))
+    variances = torch.full((1, posterior.n_outputs), 4.0, dtype=torch.float64)
+    noisier = posterior_at(model, x, observation_noise=variances)
+    torch.testing.assert_close(noisier.variance - plain.variance, torch.full_like(plain.mean, 4.0))
 
 
 def test_noise_of_different_points_is_independent(one: gpn.Posterior) -> None:

@@ -19,9 +19,9 @@ def cholesky(covariance: Tensor) -> Tensor:
 
 def left_over(covariance: Tensor, rows: list[int], noise: float) -> float:
     """The exact summed variance once `rows` are labeled."""
-    given = covariance[rows][:, rows] + noise * torch.eye(len(rows), dtype=covariance.dtype)
+    labeled = covariance[rows][:, rows] + noise * torch.eye(len(rows), dtype=covariance.dtype)
     cross = covariance[:, rows]
-    return float((covariance - cross @ torch.linalg.inv(given) @ cross.T).diagonal().sum())
+    return float((covariance - cross @ torch.linalg.inv(labeled) @ cross.T).diagonal().sum())
 
 
 @pytest.mark.parametrize("noise", [0.01, 1.0])

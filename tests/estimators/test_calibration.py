@@ -1,4 +1,4 @@
-"""Calibrated intervals and sets keep their level, whatever the model; and they are saved."""
+"""Calibrated intervals and sets hold their level for any model, and are saved with it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def test_coverage_over_many_calibrations_of_one_model(
 @pytest.mark.slow
 @pytest.mark.parametrize("data", [numbers, two_targets, classes])
 def test_coverage_over_200_data_sets(data: Data) -> None:
-    """A fit, a calibration and a test of its own for each data set."""
+    """Each data set has its fit, its calibration and its test."""
     rng = np.random.default_rng(1)
     found = np.mean([list(covered(new(data, rng), data, rng)) for _ in range(200)], axis=0)
     print(f"\nconformal coverage over 200 data sets, {data.__name__}: {found.round(4).tolist()}")
@@ -116,7 +116,7 @@ def classifier() -> Any:
     return new(classes, rng).calibrate(*classes(rng, 40))
 
 
-def test_the_functions_own_interval_stays_as_it_was(regressor: Any) -> None:
+def test_the_interval_of_the_function_is_not_calibrated(regressor: Any) -> None:
     x, _ = numbers(np.random.default_rng(3), 20)
     ends = regressor.predict_interval(x, observation_noise=False)
     plain = regressor.posterior_.interval(regressor.x_scale_.apply(x))
@@ -166,7 +166,7 @@ def test_bad_calibrations(
     assert model.calibration_scores_ is before
 
 
-def test_bad_labels_of_their_own(regressor: Any, classifier: Any) -> None:
+def test_bad_labels_and_unfitted_models(regressor: Any, classifier: Any) -> None:
     x, fresh = np.zeros((30, 2)), new(classes, np.random.default_rng(0))
     for call, message in (
         (lambda: regressor.calibrate(x, np.zeros((30, 2))), "y must have 1 targets .*got 2"),
@@ -234,14 +234,14 @@ def test_positions_of_calibrated_labels_are_uniform(regressor: Any) -> None:
 
 def tables(target: str, folder: Path) -> tuple[Path, Path, Path]:
     """A model's file, labeled rows that it has not seen, and those of its fit."""
-    model, own, others = folder / "m.gpn", folder / "own.csv", folder / "others.csv"
+    model, seen, others = folder / "m.gpn", folder / "seen.csv", folder / "others.csv"
     models.model(target).save(model)
-    models.table().to_csv(own, index=False)
+    models.table().to_csv(seen, index=False)
     rng = np.random.default_rng(9)
     moved = pd.concat([models.table()] * 2, ignore_index=True)
     moved[["size", "heat"]] += rng.normal(size=(48, 2))
     moved.to_csv(others, index=False)
-    return model, others, own
+    return model, others, seen
 
 
 def run(*arguments: Any) -> Any:
@@ -252,8 +252,8 @@ def run(*arguments: Any) -> Any:
 def test_the_command_line_calibrates(target: str, tmp_path: Path) -> None:
     model, others, _ = tables(target, tmp_path)
     out = tmp_path / "c.gpn"
-    told = run("calibrate", model, others, "--out", out, "--json")
-    assert json.loads(told.stdout) == {"rows": 48, "out": str(out)}
+    result = run("calibrate", model, others, "--out", out, "--json")
+    assert json.loads(result.stdout) == {"rows": 48, "out": str(out)}
     measured = json.loads(run("evaluate", out, others, "--json").stdout)
     name = "coverage_95" if target == "yield" else "set_coverage_95"
     assert measured[name] >= 47 / 48 - 1e-9
@@ -269,10 +269,10 @@ def test_the_command_line_calibrates(target: str, tmp_path: Path) -> None:
 
 
 def test_rows_of_the_fit_are_refused(tmp_path: Path) -> None:
-    model, others, own = tables("yield", tmp_path)
-    told = run("calibrate", model, own, "--out", tmp_path / "c.gpn")
-    assert told.exit_code == 1
-    assert "has not seen, got a table that holds 100% of those it learnt from" in told.stderr
+    model, others, seen = tables("yield", tmp_path)
+    result = run("calibrate", model, seen, "--out", tmp_path / "c.gpn")
+    assert result.exit_code == 1
+    assert "has not seen, got a table that holds 100% of those it learnt from" in result.stderr
     assert not (tmp_path / "c.gpn").exists()
     few = pd.read_csv(others).head(18)
     with pytest.raises(TableError, match="at least 19 rows, which 95 % takes, got 18"):

@@ -78,11 +78,11 @@ def test_an_image_alone_is_no_batch_of_them() -> None:
     images = X.reshape(60, 1, 2, 2)
     model = GPNClassifier(SMALL, module=nn.Flatten(), random_state=0)
     model.fit(images, WORDS[:60], images)
-    said = (
+    message = (
         r"X must be rows as in the fit, shape \(n, 1, 2, 2\), got \(1, 2, 2\); one row .*X\[None\]"
     )
     for ask in (model.predict, model.is_ood, lambda x: model.calibrate(x, WORDS[:1])):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             ask(images[0])
     with pytest.raises(ValueError, match=r"got \(4, 1, 2, 3\)\."):
         model.predict(np.zeros((4, 1, 2, 3)))
@@ -97,10 +97,10 @@ def test_a_table_has_two_axes() -> None:
 
 
 def test_a_module_that_takes_other_rows() -> None:
-    said = (
+    message = (
         r"must take rows of shape \(2,\), two of them .*\(2, 2\), got RuntimeError from it \(mat1"
     )
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         GPNRegressor(SMALL, module=nn.Linear(5, 4), random_state=0).fit(X, Y, POOL)
 
 

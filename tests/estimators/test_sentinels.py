@@ -30,15 +30,15 @@ def spoilt(rows: Any, column: int = 1, count: int = 1) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("x", "pool", "said"),
+    ("x", "pool", "message"),
     [
         (X, spoilt(POOL), r"column 1 has -999 in 1 of 400 rows, \S+ standard"),
         (spoilt(X), POOL, r"column 1 has -999 in 1 of 400 rows, .*Impute or drop"),
     ],
 )
-def test_a_code_for_missing_values_does_not_spoil_the_fit(x: Any, pool: Any, said: str) -> None:
+def test_a_code_for_missing_values_does_not_spoil_the_fit(x: Any, pool: Any, message: str) -> None:
     """R² was 0.2 and below."""
-    with pytest.warns(SentinelWarning, match=said) as caught:
+    with pytest.warns(SentinelWarning, match=message) as caught:
         model = GPNRegressor(QUICK, random_state=0).fit(x, truth(X), pool)
     assert caught[0].filename == __file__
     assert model.score(NEW, truth(NEW)) > 0.9

@@ -46,7 +46,7 @@ def test_gpns_own_trunks_and_methods_by_name_keep_theirs_too(tmp_path: Path) -> 
 
 def test_older_files_load_with_what_was_found(tmp_path: Path) -> None:
     model = GPNRegressor(OPEN, random_state=3).fit(X[:30], Y[:30], POOL)
-    facts, path = told(model, tmp_path), tmp_path / "m.gpn"
+    facts, path = facts_of(model, tmp_path), tmp_path / "m.gpn"
     del facts["given"]
     rewrite(path, estimator=json.dumps(facts))
     again = gpn.load(path)
@@ -54,8 +54,8 @@ def test_older_files_load_with_what_was_found(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
-def told(model: Any, folder: Path) -> Any:
-    """What the file of a model says of it."""
+def facts_of(model: Any, folder: Path) -> Any:
+    """The estimator's section of a model file."""
     from safetensors import safe_open
 
     model.save(folder / "m.gpn")
@@ -76,7 +76,7 @@ def told(model: Any, folder: Path) -> Any:
     ],
 )
 def test_damaged_options_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    facts = told(GPNRegressor(SMALL, random_state=0).fit(X[:20], Y[:20], POOL), tmp_path)
+    facts = facts_of(GPNRegressor(SMALL, random_state=0).fit(X[:20], Y[:20], POOL), tmp_path)
     facts["given"] |= change
     rewrite(tmp_path / "m.gpn", estimator=json.dumps(facts))
     with pytest.raises(ModelError, match="estimator must be complete"):

@@ -159,7 +159,7 @@ def test_other_methods_of_classes_are_cross_fitted_too() -> None:
 def test_one_rule_is_chosen_by_the_number_of_labels(
     n: int, classes: bool, has_loo: bool, learnt: int, rule: str
 ) -> None:
-    own = np.arange(n) % 2 if classes else None
-    rows, chosen = choose_rule(np.arange(n), own, np.random.RandomState(0), has_loo=has_loo)
+    labels = np.arange(n) % 2 if classes else None
+    rows, chosen = choose_rule(np.arange(n), labels, np.random.RandomState(0), has_loo=has_loo)
     assert len(rows) == learnt
     assert getattr(chosen, "func", chosen).__name__ == rule

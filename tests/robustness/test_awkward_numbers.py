@@ -47,7 +47,7 @@ def plain_classes() -> gpn.GPNClassifier:
 
 
 def close(values: Array, expected: Array) -> None:
-    """Within a hundred-thousandth of the values' own spread: what 150 steps make of a rounding."""
+    """Within a hundred-thousandth of the largest value: what 150 steps make of rounding."""
     np.testing.assert_allclose(values, expected, atol=1e-5 * np.abs(expected).max(), rtol=0)
 
 
@@ -113,7 +113,7 @@ def test_numbers_beyond_squaring_are_refused() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 3.0, -1e12, 1e-12])
 def test_a_constant_feature_says_nothing(value: float) -> None:
-    """Beside a column that never changes, predictions follow the one that does."""
+    """Predictions follow the other column."""
     x, pool = X.copy(), POOL.copy()
     x[:, 1] = pool[:, 1] = value
     model = regressor(x, Y, pool)

@@ -115,10 +115,10 @@ def test_predictions_in_chunks_are_those_of_all_rows(
     kind: str, ask: str, source: Any, request: pytest.FixtureRequest, monkeypatch: Any
 ) -> None:
     model, most = request.getfixturevalue(kind), []
-    own = type(model)._inputs
+    inputs = type(model)._inputs
     monkeypatch.setattr(chunks, "CHUNK_ROWS", 70)
     monkeypatch.setattr(
-        type(model), "_inputs", lambda self, X: (most.append(len(X)), own(self, X))[1]
+        type(model), "_inputs", lambda self, X: (most.append(len(X)), inputs(self, X))[1]
     )
     answer = getattr(model, ask)(source)
     assert max(most) <= 70
@@ -142,19 +142,19 @@ def test_tuples_of_predictions_are_joined(
             regressor.predict_interval(POOL, observation_noise=False),
         ),
     ):
-        for own, other in zip(there, here, strict=True):
-            np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-4)
+        for found, expected in zip(there, here, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
 def test_a_sample_of_a_file_is_uniform(name: str, tmp_path: Path) -> None:
-    """200 of 1,000 rows, read in pieces: each with the same chance, in their order."""
+    """200 of 1,000 rows, read in chunks: each with the same chance, in their order."""
     table = pd.DataFrame({"number": np.arange(45_000), "word": ["a", "b", "c"] * 15_000})
     (table.to_csv if name.endswith("csv") else table.to_parquet)(tmp_path / name, index=False)
-    told: list[int] = []
-    some, count = files.sample_rows(tmp_path / name, ["word"], 900, told.append)
+    counts: list[int] = []
+    some, count = files.sample_rows(tmp_path / name, ["word"], 900, counts.append)
     numbers = some["number"].to_numpy()
-    assert (count, len(some), told[-1]) == (45_000, 900, 45_000)
+    assert (count, len(some), counts[-1]) == (45_000, 900, 45_000)
     assert (np.diff(numbers) > 0).all()
     parts = np.bincount(numbers // 5000, minlength=9)
     assert abs(parts - 100).max() < 5 * 10
@@ -195,6 +195,6 @@ def test_the_readmes_memory_is_that_of_the_benchmark() -> None:
         next(row["value"] for row in measured if row["what"] == of.format(n))
         for n in ("100,000", "10,000,000")
     )
-    said = f"peak memory of such a fit goes from {small:.0f} to {large:.0f} MB"
-    assert said in (root / "README.md").read_text()
+    sentence = f"peak memory of such a fit goes from {small:.0f} to {large:.0f} MB"
+    assert sentence in (root / "README.md").read_text()
     assert large <= 1.2 * small

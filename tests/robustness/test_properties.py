@@ -108,10 +108,10 @@ def close(left: Any, right: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @given(rows=ROWS, seed=st.integers(0, 99))
-def test_a_row_is_judged_by_itself(
+def test_a_prediction_depends_on_its_row_alone(
     regressor: gpn.GPNRegressor, classifier: gpn.GPNClassifier, rows: Any, seed: int
 ) -> None:
-    """Whatever the order of rows, and whatever stands beside them."""
+    """In any order of rows, and with any other rows in the call."""
     order, half = np.random.default_rng(seed).permutation(len(rows)), len(rows) // 2
     asked = (
         regressor.predict,
@@ -182,15 +182,15 @@ SCORES = arrays.arrays(np.float64, st.integers(1, 12), elements=st.integers(-9, 
 
 
 @given(SCORES, SCORES)
-def test_detection_hangs_on_the_order_of_scores_alone(known: Any, strange: Any) -> None:
-    auc = metrics.ood_auc(known, strange)
+def test_detection_depends_on_the_order_of_scores_alone(known: Any, ood: Any) -> None:
+    auc = metrics.ood_auc(known, ood)
     assert 0 <= auc <= 1
-    assert metrics.ood_auc(strange, known) == pytest.approx(1 - auc)
+    assert metrics.ood_auc(ood, known) == pytest.approx(1 - auc)
     for measure in (metrics.ood_auc, metrics.ood_aupr, metrics.ood_fpr95):
-        value = measure(known, strange)
-        assert measure((known / 5).exp(), (strange / 5).exp()) == pytest.approx(value)
-        assert measure(known.flip(0), strange.flip(0)) == pytest.approx(value)
-    false, found = metrics.ood_roc(known, strange)
+        value = measure(known, ood)
+        assert measure((known / 5).exp(), (ood / 5).exp()) == pytest.approx(value)
+        assert measure(known.flip(0), ood.flip(0)) == pytest.approx(value)
+    false, found = metrics.ood_roc(known, ood)
     assert (false.diff() >= 0).all()
     assert (found.diff() >= 0).all()
     assert (float(false[0]), float(found[-1])) == (0, 1)
@@ -207,7 +207,7 @@ def test_risk_ends_at_the_mean_error(errors: Any, data: st.DataObject) -> None:
 
 
 @given(arrays.arrays(np.float64, (5, 3), elements=st.floats(-5, 5)), st.integers(0, 99))
-def test_class_measures_do_not_hang_on_the_order_of_rows(logits: Any, seed: int) -> None:
+def test_class_measures_do_not_depend_on_the_order_of_rows(logits: Any, seed: int) -> None:
     p = torch.from_numpy(logits).softmax(1)
     classes = torch.randint(3, (5,), generator=seeded(seed))
     order = torch.randperm(5, generator=seeded(seed))

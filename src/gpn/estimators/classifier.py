@@ -42,7 +42,7 @@ class ClassPrediction(NamedTuple):
 class Classifier(ClassifierMixin, Estimator):
     """What `GPNClassifier` and `PosteriorClassifier` share: all but the method that is fitted.
 
-    Attributes after `fit`, beside those of `Estimator`
+    Attributes after `fit`, in addition to those of `Estimator`
         classes_: the classes, sorted.
     """
 
@@ -88,7 +88,8 @@ class Classifier(ClassifierMixin, Estimator):
     @in_chunks
     def predict(self, X: Any) -> Array:
         """The most probable class."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
 
     @in_chunks
     def predict_proba(self, X: Any) -> Array:

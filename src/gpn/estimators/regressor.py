@@ -47,7 +47,7 @@ class Prediction(NamedTuple):
 class Regressor(RegressorMixin, Estimator):
     """What `GPNRegressor` and `PosteriorRegressor` share: all but the method that is fitted.
 
-    Attributes after `fit`, beside those of `Estimator`
+    Attributes after `fit`, in addition to those of `Estimator`
         y_scale_: the scale of each target. n_targets_: how many there are.
     """
 

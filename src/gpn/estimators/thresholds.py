@@ -156,13 +156,13 @@ def class_folds(groups: Array, classes: Array, state: np.random.RandomState) -> 
     Every class is dealt out evenly, but for the only label of a class, which is always learnt.
     Copies of a row stay together.
     """
-    own = _group_classes(groups, classes)
-    order = state.permutation(len(own))
-    order = order[np.argsort(own[order], kind="stable")]
-    shared = order[np.bincount(own)[own[order]] > 1]
+    labels = _group_classes(groups, classes)
+    order = state.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    shared = order[np.bincount(labels)[labels[order]] > 1]
     if len(shared) < MIN_LABELS_TO_FOLD:
         return []
-    fold = np.full(len(own), -1)
+    fold = np.full(len(labels), -1)
     fold[shared] = np.arange(len(shared)) % FOLDS
     return [np.flatnonzero(fold[groups] == number) for number in range(FOLDS)]
 
