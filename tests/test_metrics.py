@@ -22,7 +22,6 @@ from gpn.metrics import (
     ood_aupr,
     ood_fpr95,
     ood_roc,
-    pit_coverage,
     probability_variance,
     reliability,
     risk_coverage,
@@ -234,15 +233,6 @@ def test_calibrated_intervals_have_no_calibration_error() -> None:
     levels, coverage = coverage_curve(sure, targets)
     torch.testing.assert_close(levels, torch.arange(1, 20).double() / 20)
     assert coverage.tolist() == pytest.approx([1 / 1001] * 19)
-
-
-def test_coverage_by_pit_values_is_that_of_the_draws() -> None:
-    rng = torch.Generator().manual_seed(0)
-    draws = torch.randn(1001, 50, 1, generator=rng, dtype=torch.float64)
-    targets = 1.5 * torch.randn(50, 1, generator=rng, dtype=torch.float64)
-    levels, coverage = coverage_curve(draws, targets)
-    pit = (draws < targets).double().mean(0)[:, 0]
-    torch.testing.assert_close(pit_coverage(pit, levels), coverage, atol=0.021, rtol=0)
 
 
 def test_reliability_is_bin_by_bin() -> None:

@@ -212,15 +212,6 @@ def coverage_curve(draws: Draws, targets: Outputs) -> tuple[Float[Tensor, "l"], 
     return levels, torch.stack(shares)
 
 
-def pit_coverage(pit: Float[Tensor, "n"], levels: Float[Tensor, "l"]) -> Float[Tensor, "l"]:
-    """Share of targets inside the central interval of each level, by P(draw < target).
-
-    A target with the PIT value u lies inside the central `level` where |2u − 1| ≤ level.
-    """
-    require_shapes(pit=(pit, "n"), levels=(levels, "l"))
-    return ((2 * pit - 1).abs()[:, None] <= levels).to(levels.dtype).mean(0)
-
-
 def risk_coverage(
     errors: Float[Tensor, "n"], scores: Float[Tensor, "n"]
 ) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:

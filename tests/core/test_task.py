@@ -1,4 +1,4 @@
-"""Tasks: what y means, and errors that say what must hold and what came."""
+"""Tasks: the meaning of y, and errors that say what must hold and what was found."""
 
 import math
 from typing import Any

@@ -98,7 +98,7 @@ def test_only_the_official_archive_is_opened(
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "whole rows"),
         (ALL["test_batch.bin"][:-1], "whole rows of 3073 bytes, got 6145"),
@@ -107,10 +107,10 @@ def test_only_the_official_archive_is_opened(
     ids=["empty", "truncated", "label"],
 )
 def test_a_batch_must_be_whole_rows_of_ten_classes(
-    tmp_path: Path, content: bytes, said: str
+    tmp_path: Path, content: bytes, message: str
 ) -> None:
     write_folder(tmp_path, {"test_batch.bin": content})
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         _ = images("cifar10", tmp_path).test
 
 

@@ -59,10 +59,10 @@ def test_one_file_is_enough_for_its_part(tmp_path: Path) -> None:
 def test_official_checksums_are_checked(tmp_path: Path) -> None:
     content = idx_bytes(IMAGES)
     path = write(tmp_path, "mnist/t10k-images-idx3-ubyte.gz", content)
-    came = hashlib.md5(content).hexdigest()
-    with pytest.raises(DataError, match=f"2646ac647ad5339dbf082846283269ea, got {came}"):
+    found = hashlib.md5(content).hexdigest()
+    with pytest.raises(DataError, match=f"2646ac647ad5339dbf082846283269ea, got {found}"):
         _ = images("mnist", tmp_path).test
-    known = replace(idx.MNIST, files={"t10k-images-idx3-ubyte": (came,)})
+    known = replace(idx.MNIST, files={"t10k-images-idx3-ubyte": (found,)})
     assert idx.read_idx(known, "t10k-images-idx3-ubyte", path, n_dims=3).shape == (4, 5, 6)
 
 
@@ -94,7 +94,7 @@ def test_mutated_gzip_never_raises_anything_else(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (idx_bytes(LABELS), "magic number|bytes must follow"),
         (b"\x00\x00\x0d\x03" + idx_bytes(IMAGES)[4:], "must be 0x00000803, got 0x00000d03"),
@@ -105,9 +105,9 @@ def test_mutated_gzip_never_raises_anything_else(tmp_path: Path) -> None:
     ],
     ids=["labels", "floats", "png", "longer", "shorter", "empty"],
 )
-def test_another_content_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_another_content_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     write(tmp_path, "mnist/t10k-images-idx3-ubyte", content)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         _ = images("mnist", tmp_path).test
 
 

@@ -92,7 +92,7 @@ def test_a_part_that_is_not_there_says_what_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         ({"x_test": RGB.astype(float)}, "must be uint8"),
         ({"x_test": RGB[0, 0]}, "3 or 4 axes"),
@@ -110,9 +110,9 @@ def test_a_part_that_is_not_there_says_what_is(tmp_path: Path) -> None:
         *("fewer", "y float", "y wide", "y 2d", "y negative", "named"),
     ],
 )
-def test_other_arrays_are_refused(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
+def test_other_arrays_are_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "own.npz", **arrays)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         _ = images("own", tmp_path).test
 
 

@@ -1,4 +1,4 @@
-"""Where files are looked for, and what is said when they are not there or not the right ones."""
+"""Where files are looked for, and errors for missing and unofficial ones."""
 
 import subprocess
 import sys
@@ -37,10 +37,10 @@ def test_the_argument_beats_the_environment_beats_the_cache(
 def test_a_missing_file_says_what_whence_on_which_terms_and_where(tmp_path: Path) -> None:
     with pytest.raises(MissingData) as caught:
         locate(MOON, "rocks.bin", tmp_path)
-    said = str(caught.value)
+    message = str(caught.value)
     place = tmp_path / "lunar" / "rocks.bin"
     for part in ("rocks.bin of moon", MOON.address, MOON.licence, str(place), f"{place}.gz"):
-        assert part in said
+        assert part in message
     assert isinstance(caught.value, FileNotFoundError)
     assert isinstance(caught.value, DataError)
 

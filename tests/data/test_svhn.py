@@ -52,7 +52,7 @@ def test_only_official_files_are_parsed(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ({"y": Y}, "X must be uint8, got nothing"),
         ({"X": X}, "y must be uint8 or float64, got nothing"),
@@ -65,9 +65,9 @@ def test_only_official_files_are_parsed(tmp_path: Path, monkeypatch: pytest.Monk
     ],
     ids=["no X", "no y", "floats", "cells", "axes", "fewer", "eleven", "zero"],
 )
-def test_other_arrays_are_refused(tmp_path: Path, content: dict[str, Any], said: str) -> None:
+def test_other_arrays_are_refused(tmp_path: Path, content: dict[str, Any], message: str) -> None:
     write(tmp_path, content)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         _ = images("svhn", tmp_path).test
 
 

@@ -109,8 +109,8 @@ def test_blank_lines_at_the_end_are_no_rows(tmp_path: Path, end: str) -> None:
 
 def test_another_release_reads_with_a_warning(tmp_path: Path) -> None:
     path = write(tmp_path, lines(), end="\r\n")
-    came = hashlib.md5(path.read_bytes()).hexdigest()
-    with pytest.warns(UserWarning, match=f"{came}, not 2d20658.*or values were changed") as caught:
+    found = hashlib.md5(path.read_bytes()).hexdigest()
+    with pytest.warns(UserWarning, match=f"{found}, not 2d20658.*or values were changed") as caught:
         check(superconductivity(tmp_path))
     assert caught[0].filename == __file__
 
@@ -130,7 +130,7 @@ def changed(line: int, old: str, new: str) -> list[str]:
 
 @pytest.mark.filterwarnings(OTHER_MD5)
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ([], "line 1 must name 82 columns, got 0"),
         (lines()[:1], "3 rows below the names, got 0"),
@@ -153,9 +153,11 @@ def changed(line: int, old: str, new: str) -> list[str]:
         *("nan", "inf", "cell gone", "blank line more", "blank line", "giant cell", "nul"),
     ],
 )
-def test_a_wrong_table_says_what_is_wrong_where(tmp_path: Path, rows: list[str], said: str) -> None:
+def test_a_wrong_table_is_refused_with_the_reason(
+    tmp_path: Path, rows: list[str], message: str
+) -> None:
     write(tmp_path, rows)
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         superconductivity(tmp_path)
     assert len(str(caught.value)) < 1000
 
@@ -186,15 +188,15 @@ def test_a_truncated_table_or_zip_is_a_data_error_wherever_it_ends(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "message"),
     [(zipfile.ZIP_DEFLATED, "at most 1048576 bytes"), (zipfile.ZIP_BZIP2, "stored or deflated")],
 )
 def test_a_zip_bomb_is_refused_unread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int, message: str
 ) -> None:
     monkeypatch.setattr("gpn.data.safe_read.MAX_ARRAY_BYTES", 1 << 20)
     (tmp_path / "superconductivity").mkdir()
     with zipfile.ZipFile(tmp_path / "superconductivity" / "b.zip", "w", method) as archive:
         archive.writestr("train.csv", bytes(2 << 20))
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         superconductivity(tmp_path)

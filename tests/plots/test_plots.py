@@ -69,7 +69,7 @@ def test_it_draws_on_the_given_axes_and_returns_them(
 def test_it_leaves_pyplot_and_its_settings_alone(
     axes: Axes, draw: Callable[[Axes], Axes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    matplotlib.use("agg")  # else whoever reads all settings makes matplotlib look for a screen
+    matplotlib.use("agg")  # else reading all settings makes matplotlib look for a screen
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it is an error now
     before = matplotlib.rcParams.copy()
     draw(axes).figure.canvas.draw()
@@ -134,7 +134,7 @@ def test_every_colour_is_one_and_methods_differ() -> None:
     names = gpn.methods.names()
     colors = [plots.method_color(name) for name in names]
     assert all(is_color_like(color) for color in colors)
-    assert len(set(colors)) == len(names), "two methods in one colour cannot be told apart"
+    assert len(set(colors)) == len(names), "every method has its own colour"
 
 
 def test_functions_have_the_colours_of_their_codes(axes: Axes) -> None:

@@ -70,7 +70,6 @@ METRICS: list[Case] = [
     (metrics.reliability, (FLAT, CLASSES), wants("probabilities", "n, o", "4,")),
     (metrics.interval_calibration_error, (DRAWS, FLAT), wants("targets", "n, o", "4,")),
     (metrics.coverage_curve, (DRAWS, ROWS[:, :1]), r"o = 2 as in draws, got \(4, 1\)"),
-    (metrics.pit_coverage, (FLAT, ROWS), wants("levels", "l", "4, 2")),
     (metrics.risk_coverage, (FLAT, OTHER), r"scores .* n = 4 as in errors, got \(3,\)"),
 ]
 PICKS: list[Case] = [

@@ -124,10 +124,10 @@ class Task:
 
     def subset(self, rows: Tensor) -> "Task":
         """The task with the labels of `rows` (indices) only, and the same pool."""
-        part = copy.copy(self)
+        subset = copy.copy(self)
         indices = rows.to(self.x_obs.device)
-        part.x_obs, part.y_obs = self.x_obs[indices], self.y_obs[indices]
-        return part
+        subset.x_obs, subset.y_obs = self.x_obs[indices], self.y_obs[indices]
+        return subset
 
 
 def as_tensor(values: Any, name: str) -> Tensor:

@@ -58,7 +58,7 @@ def _user_source(name: str) -> Source:
     """The source of an image set that the user has made."""
     return Source(
         name,
-        f"whoever made it (np.savez with {', '.join(npz.NAMES)}), or use one of the official "
+        f"its author (np.savez with {', '.join(npz.NAMES)}), or use one of the official "
         f"names: {', '.join(OFFICIAL)}",
         "those of its images",
         "",

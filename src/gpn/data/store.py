@@ -54,7 +54,7 @@ def find(source: Source, file: str, folder: Folder = None) -> Path | None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether `path` is a file; a DataError where the system does not tell."""
+    """Whether `path` is a file; a DataError where the system denies the answer."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):

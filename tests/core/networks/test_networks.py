@@ -1,4 +1,4 @@
-"""The building blocks: sizes, initial laws, and features of the input."""
+"""Layers and trunks: sizes, initial distributions, and features of the input."""
 
 import copy
 from typing import Any
@@ -132,10 +132,10 @@ def test_own_trunk_is_copied_with_its_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "came"), [(nn.Identity(), r"\(2, 3, 4\)"), (nn.Flatten(0), r"\(24,\)")]
+    ("own", "found"), [(nn.Identity(), r"\(2, 3, 4\)"), (nn.Flatten(0), r"\(24,\)")]
 )
-def test_own_trunk_must_give_rows_of_features(own: nn.Module, came: str) -> None:
-    with pytest.raises(ValueError, match=rf"features of shape \(2, h\), got {came}; .*nn\.Flatten"):
+def test_own_trunk_must_give_rows_of_features(own: nn.Module, found: str) -> None:
+    with pytest.raises(ValueError, match=rf"shape \(2, h\), got {found}; .*nn\.Flatten"):
         gpn.ModuleTrunk(module=own).features((3, 4), seeded())
 
 
@@ -145,7 +145,7 @@ def frozen(own: nn.Module, inputs: int = 3) -> FrozenFeatures:
     return module
 
 
-def test_a_frozen_trunk_stays_in_eval_mode_whoever_trains() -> None:
+def test_a_frozen_trunk_stays_in_eval_mode() -> None:
     own = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
     before = copy.deepcopy(own.state_dict())
     module, x = frozen(own), torch.randn(8, 3, generator=seeded(1))

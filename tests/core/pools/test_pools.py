@@ -1,4 +1,4 @@
-"""Pools: the law of what is drawn, and that no more is read than is drawn."""
+"""Pools: the distribution of draws, and that no more is read than is drawn."""
 
 import math
 
@@ -144,16 +144,16 @@ def test_bad_boxes_are_refused(low: list[float], high: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "came"),
+    ("made", "found"),
     [
         (torch.zeros(3, 2), r"\(3, 2\)"),
         (torch.zeros(4), r"\(4,\)"),
         ([[0.0]] * 4, "list"),
     ],
 )
-def test_sampler_that_breaks_its_word(made: object, came: str) -> None:
+def test_a_sampler_must_return_the_rows_asked_for(made: object, found: str) -> None:
     pool = SamplerPool(lambda m, rng: made)  # type: ignore[arg-type, return-value]
-    with pytest.raises(ValueError, match=rf"must return a tensor of 4 rows.*got {came}"):
+    with pytest.raises(ValueError, match=rf"must return a tensor of 4 rows.*got {found}"):
         pool.draw(4, seeded())
 
 

@@ -1,4 +1,4 @@
-"""Files of rows: what is in them, and what is said of those that cannot be read."""
+"""Files of rows: their content, and errors for those that cannot be read."""
 
 import copy
 import pickle

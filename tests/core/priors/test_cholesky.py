@@ -1,4 +1,4 @@
-"""Factors of matrices that rounding has spoilt: as little is added as works, and it is said."""
+"""Factors of matrices that rounding has spoilt: as little is added as works, with a warning."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Priors: the law of the drawn networks, against the configured variances and closed forms."""
+"""Priors: drawn networks against the configured variances and closed forms."""
 
 import copy
 import math

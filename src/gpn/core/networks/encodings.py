@@ -1,4 +1,4 @@
-"""Encodings that a network sees beside the numbers of a row."""
+"""Encodings of x that a network sees in addition to x."""
 
 import math
 from collections.abc import Callable

@@ -25,9 +25,9 @@ class Pool(ABC):
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
         """`m` inputs from P_sample, on the device of `rng`."""
 
-    def sample(self, most: int, rng: torch.Generator) -> Inputs:
-        """At most `most` inputs that represent the pool; of fewer rows, all of them once."""
-        return self.draw(most, rng)
+    def sample(self, max_rows: int, rng: torch.Generator) -> Inputs:
+        """At most `max_rows` inputs that represent the pool; of fewer rows, all of them once."""
+        return self.draw(max_rows, rng)
 
     def draws(self, m: int, seeds: torch.Generator) -> RowStream:
         """A stream of `m` rows per training step."""
@@ -66,8 +66,8 @@ class TensorPool(Pool):
         indices = torch.randint(len(self.rows), (m,), generator=rng, device=rng.device)
         return self.rows[indices.to(self.rows.device)].to(rng.device)
 
-    def sample(self, most: int, rng: torch.Generator) -> Inputs:
-        return self.rows[distinct(len(self), most, rng).to(self.rows.device)].to(rng.device)
+    def sample(self, max_rows: int, rng: torch.Generator) -> Inputs:
+        return self.rows[distinct(len(self), max_rows, rng).to(self.rows.device)].to(rng.device)
 
     def mapped(self, transform: Transform) -> "TensorPool":
         return TensorPool(transform(self.rows))
@@ -107,8 +107,8 @@ class _Mapped(Pool):
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
         return self.transform(self.pool.draw(m, rng)).to(rng.device)
 
-    def sample(self, most: int, rng: torch.Generator) -> Inputs:
-        return self.transform(self.pool.sample(most, rng)).to(rng.device)
+    def sample(self, max_rows: int, rng: torch.Generator) -> Inputs:
+        return self.transform(self.pool.sample(max_rows, rng)).to(rng.device)
 
 
 def max_sampled_rows(row_size: int) -> int:
@@ -116,16 +116,16 @@ def max_sampled_rows(row_size: int) -> int:
     return min(MAX_SAMPLED_ROWS, max(1, MAX_SAMPLED_NUMBERS // row_size))
 
 
-def distinct(n: int, most: int, rng: torch.Generator) -> Int[Tensor, "m"]:
-    """`most` distinct numbers below `n` (all `n` if there are no more) in random order.
+def distinct(n: int, count: int, rng: torch.Generator) -> Int[Tensor, "m"]:
+    """`count` distinct numbers below `n` (all `n` if there are no more) in random order.
 
     Where `n` is large, twice as many are drawn and duplicates are dropped: all sets are equally
     likely, and memory does not grow with `n`.
     """
-    if n <= max(4 * most, 10_000):
-        return torch.randperm(n, generator=rng, device=rng.device)[:most]
-    found = torch.randint(n, (2 * most,), generator=rng, device=rng.device).unique()
-    return found[torch.randperm(len(found), generator=rng, device=rng.device)[:most]]
+    if n <= max(4 * count, 10_000):
+        return torch.randperm(n, generator=rng, device=rng.device)[:count]
+    found = torch.randint(n, (2 * count,), generator=rng, device=rng.device).unique()
+    return found[torch.randperm(len(found), generator=rng, device=rng.device)[:count]]
 
 
 def box(low: Sequence[float], high: Sequence[float]) -> SamplerPool:

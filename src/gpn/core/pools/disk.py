@@ -76,8 +76,8 @@ class DiskPool(RowPool):
         rows = self.rows.read(indices.numpy()[order])
         return torch.from_numpy(rows[np.argsort(order)])
 
-    def _raw_chunks(self, most: int) -> Iterator[Tensor]:
-        yield from map(torch.from_numpy, self.rows.chunks(most))
+    def _raw_chunks(self, max_rows: int) -> Iterator[Tensor]:
+        yield from map(torch.from_numpy, self.rows.chunks(max_rows))
 
 
 def _from_groups(ends: Int[Tensor, "g"], count: int, rng: torch.Generator) -> Indices:

@@ -37,10 +37,10 @@ class Rows(ABC):
     def read(self, indices: NDArray[np.int64]) -> Array:
         """The rows with these indices, which are sorted and may repeat."""
 
-    def chunks(self, most: int) -> Iterator[Array]:
-        """All rows in their order, at most `most` at a time."""
-        for first in range(0, len(self), most):
-            yield self.read(np.arange(first, min(first + most, len(self))))
+    def chunks(self, max_rows: int) -> Iterator[Array]:
+        """All rows in their order, at most `max_rows` at a time."""
+        for first in range(0, len(self), max_rows):
+            yield self.read(np.arange(first, min(first + max_rows, len(self))))
 
 
 class MappedRows(Rows):
@@ -157,9 +157,9 @@ class ParquetRows(FileRows):
                 self._fill(file, int(group), indices[first:last] - start, rows[first:last])
         return rows
 
-    def chunks(self, most: int) -> Iterator[Array]:
+    def chunks(self, max_rows: int) -> Iterator[Array]:
         with self._opened() as file:
-            for chunk in file.iter_batches(most, use_threads=False, columns=self.columns):
+            for chunk in file.iter_batches(max_rows, use_threads=False, columns=self.columns):
                 columns = [self._values(chunk, name) for name in self.columns]
                 yield np.stack(columns, axis=1).astype(self.dtype, copy=False)
 

@@ -59,8 +59,8 @@ class RowPool(Pool):
     def draw(self, m: int, rng: torch.Generator) -> Inputs:
         return self._read(self.random_indices(m, rng)).to(rng.device)
 
-    def sample(self, most: int, rng: torch.Generator) -> Inputs:
-        return self._read(distinct(len(self), most, rng).cpu()).to(rng.device)
+    def sample(self, max_rows: int, rng: torch.Generator) -> Inputs:
+        return self._read(distinct(len(self), max_rows, rng).cpu()).to(rng.device)
 
     def draws(self, m: int, seeds: torch.Generator) -> RowStream:
         return PrefetchedRows(
@@ -77,16 +77,16 @@ class RowPool(Pool):
         changed.transforms = (*self.transforms, transform)
         return changed
 
-    def chunks(self, most: int) -> Iterator[Inputs]:
-        """All rows in their order, at most `most` at a time."""
+    def chunks(self, max_rows: int) -> Iterator[Inputs]:
+        """All rows in their order, at most `max_rows` at a time."""
         start = 0
-        for rows in self._raw_chunks(most):
+        for rows in self._raw_chunks(max_rows):
             yield self._transformed(rows, torch.arange(start, start + len(rows)))
             start += len(rows)
 
-    def _raw_chunks(self, most: int) -> Iterator[Tensor]:
-        for first in range(0, len(self), most):
-            yield self.read(torch.arange(first, min(first + most, len(self))))
+    def _raw_chunks(self, max_rows: int) -> Iterator[Tensor]:
+        for first in range(0, len(self), max_rows):
+            yield self.read(torch.arange(first, min(first + max_rows, len(self))))
 
     def _read(self, indices: Indices) -> Inputs:
         return self._transformed(self.read(indices), indices)

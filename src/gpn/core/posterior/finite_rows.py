@@ -20,7 +20,7 @@ def check_rows(x: Inputs) -> None:
 
 
 def deferred_check(x: Inputs) -> Callable[[], None]:
-    """`check_rows` as a call for later, which a GPU runs beside the work queued in the meantime.
+    """`check_rows` as a call for later; a GPU runs it in parallel to work queued before that call.
 
     The event is recorded now: the check waits for the rows, and not for that work.
     """
