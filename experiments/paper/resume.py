@@ -36,9 +36,11 @@ def load_run(path: Path, key: Row, method: Any) -> Row | None:
     return run if same_config(harness.plain(method.config), run.get("config")) else None
 
 
-def steps_of(method: Any) -> int:
-    """The number of training steps of a method."""
-    return harness.plain(method.config)["train"]["steps"]
+def row_key(context: RunContext, name: str, method: Any, **which: Any) -> Row:
+    """What identifies a row: the method, `which` run of it, its hyperparameter and its steps."""
+    setting = {context.plan.grid(name)[0]: context.chosen(name)}
+    steps = harness.plain(method.config)["train"]["steps"]
+    return {"method": name, **which, **setting, "steps": steps}
 
 
 def finished_report(
