@@ -18,7 +18,7 @@ import torch
 
 import gpn
 from benchmarks.context import BenchmarkContext
-from benchmarks.harness import Row
+from benchmarks.harness import Row, memory_megabytes
 
 SIZES, QUICK_SIZES = (100_000, 10_000_000), (1000, 2000)
 N_FEATURES, N_LABELS, STEPS, BATCH, CHUNK_ROWS = 81, 1000, 100, 256, 50_000
@@ -147,13 +147,6 @@ def in_own_process(work: str, path: Path) -> Numbers:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def peak_megabytes() -> float:
-    """The largest resident set of this process (Linux)."""
-    status = Path("/proc/self/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
-
-
 def main() -> None:
     if len(sys.argv) != 3 or sys.argv[1] not in WORK:
         sys.exit(
@@ -163,7 +156,8 @@ def main() -> None:
     started = time.perf_counter()
     numbers = WORK[sys.argv[1]](Path(sys.argv[2]))
     seconds = time.perf_counter() - started
-    print(json.dumps({**numbers, "megabytes": peak_megabytes(), "seconds": seconds}))
+    memory = memory_megabytes("VmHWM")
+    print(json.dumps({**numbers, "megabytes": memory, "seconds": seconds}))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from experiments.paper.evaluate import evaluate
 from gpn import GPN, GPNConfig, MLPTrunk, TrainConfig
 from gpn.data import six_points
 from gpn.methods.ensemble import Ensemble, EnsembleConfig
-from gpn.methods.gpn.fitting.fit_many import fit_many
+from gpn.methods.gpn import fit_many
 
 MIN_ACCURACY, MIN_IMAGE_AUC, MAX_IMAGE_SECONDS = 0.80, 0.96, 6
 MIN_TABLE_AUC, MAX_TABLE_SECONDS, N_THREADS = 0.97, 60, 2

@@ -58,6 +58,16 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def memory_megabytes(field: str, pid: int | str = "self") -> float | None:
+    """A field of the process's status, VmRSS or VmHWM (Linux); None once it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    found = [line for line in status.splitlines() if line.startswith(field)]
+    return int(found[0].split()[1]) / 1024 if found else None
+
+
 def ratio(
     what: str, times: Mapping[str, float], ours: str, theirs: str, target: str = ""
 ) -> list[Row]:

@@ -33,25 +33,20 @@ class Peer:
     variance: Callable[[Tensor], Tensor]
 
 
-@torch.no_grad()
 def peers(context: BenchmarkContext) -> Iterator[Row]:
     """GPN against GPyTorch's SVGP, laplace-torch and torch-uncertainty on superconductor."""
     test, fitted = context.split("superconductor").test, {}
     known, ood = (x.to(context.device) for x in (test.x_id, test.x_ood))
     for name, fit in PEERS.items():
         found: list[Peer] = []
-
-        @torch.enable_grad()
-        def work(fit: Any = fit, found: list[Peer] = found) -> None:
-            found.append(fit(context))
-
         try:
-            taken = seconds(work, context.device)
+            taken = seconds(lambda fit=fit, found=found: found.append(fit(context)), context.device)
         except ImportError as error:
             yield Row(f"{name}: not run, {error}", None, "none", "GPN")
             continue
         fitted[name] = found[0]
-        scores = [found[0].variance(x).double().cpu() for x in (known, ood)]
+        with torch.no_grad():
+            scores = [found[0].variance(x).double().cpu() for x in (known, ood)]
         yield Row(f"{name}: fit", taken, "s")
         yield Row(f"{name}: ood_auc", metrics.ood_auc(*scores), "ood_auc", "the others")
     rows = torch.cat([known, ood])[:N_ROWS]
@@ -59,6 +54,7 @@ def peers(context: BenchmarkContext) -> Iterator[Row]:
         yield from _draw_times(context, fitted, rows, calls, suffix)
 
 
+@torch.no_grad()
 def _draw_times(
     context: BenchmarkContext, fitted: dict[str, Peer], rows: Tensor, calls: int, suffix: str
 ) -> Iterator[Row]:

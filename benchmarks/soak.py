@@ -16,7 +16,7 @@ import pandas as pd
 
 import gpn
 from benchmarks.context import BenchmarkContext
-from benchmarks.harness import Row
+from benchmarks.harness import Row, memory_megabytes
 from gpn.tables.model import fit_table
 
 N_ROWS, N_COLUMNS, CHUNK_ROWS = 5_000_000, 8, 20_000
@@ -51,22 +51,12 @@ def write_rows(path: Path, rows: int) -> None:
             file.writelines(lines[: rows - first])
 
 
-def resident(pid: int) -> float | None:
-    """Megabytes of the process in memory; None once it has ended."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return None
-    found = [line for line in text.splitlines() if line.startswith("VmRSS")]
-    return int(found[0].split()[1]) / 1024 if found else None
-
-
 def watch(command: list[str], env: dict[str, str]) -> tuple[float, list[float]]:
     """The seconds of the command, and its memory at every second."""
     started, memory = time.monotonic(), []
     child = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
     while child.poll() is None:
-        if (now := resident(child.pid)) is not None:
+        if (now := memory_megabytes("VmRSS", child.pid)) is not None:
             memory.append(now)
         time.sleep(INTERVAL_SECONDS)
     if child.returncode:

@@ -1,8 +1,8 @@
-"""Active learning: ask for the labels that tell most, and need fewer of them.
+"""Active learning: label the most informative rows, and need fewer labels.
 
-Three digits that look alike (3, 8 and 9), ten labels to begin with, five more each round: those
-that `suggest` asks for, or as many at random. Some ten seconds on one core. One run of a case that
-was picked because it shows the gain; on all ten digits it is smaller, and there are tables where
+Three digits that look alike (3, 8 and 9), ten labels at first, five more each round: those that
+`suggest` chooses, or random ones. About ten seconds on one core. This is one run of a case that
+was chosen because it shows the gain; on all ten digits it is smaller, and there are tables where
 `suggest` loses: five seeds of both are in experiments/README.md.
 """
 
@@ -26,7 +26,7 @@ CHOICES = {
 }
 
 
-def main(out: Path = Path(__file__).parents[1] / "docs/gallery/active_learning.png") -> None:
+def main(out: Path = Path("demo/active_learning.png")) -> None:
     digits = load_digits()
     alike = RNG.permutation(np.flatnonzero(np.isin(digits.target, (3, 8, 9))))
     x, x_test = np.split(digits.data[alike] / 16, [300])
@@ -44,13 +44,14 @@ def main(out: Path = Path(__file__).parents[1] / "docs/gallery/active_learning.p
         points = list(accuracy), list(accuracy.values())
         left.plot(*points, "o-", color=plots.PALETTE[color], label=name)
 
-    left.set(xlabel="labels", ylabel="accuracy", title="As many labels, better chosen")
+    left.set(xlabel="labels", ylabel="accuracy", title="The same number of labels, chosen better")
     left.legend(frameon=False, loc="lower right")
-    asked = np.pad(x[labeled[START:-BATCH]].reshape(-1, 8, 8), ((0, 0), (2, 2), (2, 2)))
-    mosaic = asked.reshape(-1, BATCH, 12, 12).swapaxes(1, 2).reshape(-1, 12 * BATCH)
+    chosen = np.pad(x[labeled[START:-BATCH]].reshape(-1, 8, 8), ((0, 0), (2, 2), (2, 2)))
+    mosaic = chosen.reshape(-1, BATCH, 12, 12).swapaxes(1, 2).reshape(-1, 12 * BATCH)
     right.imshow(mosaic, cmap="gray_r")
     right.set(xticks=[], yticks=12 * np.arange(ROUNDS - 1) + 6, yticklabels=range(1, ROUNDS))
-    right.set(ylabel="round", title="What it asked for")
+    right.set(ylabel="round", title="Rows that suggest chose")
+    out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=100)
 
 

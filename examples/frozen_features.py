@@ -1,7 +1,7 @@
-"""Intervals and flags on top of a network that exists: its body is frozen, only a head is trained.
+"""Intervals and OOD flags on top of a pretrained network: frozen features, a trained head.
 
-It learnt from clean simulations to read a concentration off a spectrum. Now 300 measured spectra
-have known values, 700 have not, and some of these hold a third substance. Some six seconds.
+The network predicts a concentration from a spectrum, trained on clean simulations. There are 300
+measured spectra with labels and 700 without, some of which hold a third substance. Six seconds.
 """
 
 from pathlib import Path
@@ -16,14 +16,14 @@ from gpn import GPNConfig, GPNRegressor, TrainConfig, plots
 
 
 def spectra(n: int, rng: np.random.Generator, noise: float = 0.03, third: float = 0) -> tuple:
-    """Two lines, the first as high as the concentration, and perhaps a third one."""
+    """Two lines, the first as high as the concentration, and optionally a third one."""
     amounts = rng.uniform(0.2, 1, (n, 3)) * [1, 1, third]
     lines = np.exp(-(((np.linspace(0, 1, 64) - [[0.35], [0.5], [0.8]]) / 0.07) ** 2))
     return amounts @ lines + rng.normal(0, noise, (n, 64)), 100 * amounts[:, 0]
 
 
 def pretrained(x: torch.Tensor, y: torch.Tensor) -> Sequential:
-    """What a colleague would hand over."""
+    """A network as a colleague would hand it over."""
     torch.manual_seed(0)
     network = Sequential(Linear(64, 64), Tanh(), Linear(64, 32), Tanh(), Linear(32, 1))
     optimiser = torch.optim.Adam(network.parameters(), 3e-3)
@@ -34,7 +34,7 @@ def pretrained(x: torch.Tensor, y: torch.Tensor) -> Sequential:
     return network.requires_grad_(requires_grad=False)
 
 
-def main(out: Path = Path(__file__).parents[1] / "docs/gallery/frozen_features.png") -> None:
+def main(out: Path = Path("demo/frozen_features.png")) -> None:
     rng = np.random.default_rng(0)
     network = pretrained(*(torch.tensor(part).float() for part in spectra(2000, rng, noise=0)))
     x, y = spectra(300, rng)
@@ -46,12 +46,12 @@ def main(out: Path = Path(__file__).parents[1] / "docs/gallery/frozen_features.p
     for third, name, color in ((0, "as simulated", "ours"), (1, "third substance", "orange")):
         x, y = spectra(300, rng, third=third)
         scores[name] = model.ood_score(x)
-        bars = y[:60], *model.predict_interval(x[:60])
-        plots.intervals(left, *bars, color=plots.PALETTE[color])
+        plots.intervals(left, y[:60], *model.predict_interval(x[:60]), color=plots.PALETTE[color])
         print(f"flagged: {np.mean(scores[name] > model.threshold()):.0%} of spectra: {name}")
     left.set(xlabel="true concentration (%)", ylabel="95 % interval")
     plots.ood_histogram(right, scores, threshold=model.threshold()).legend(frameon=False)
-    figure.suptitle("A frozen network with intervals, and flags for what was never simulated")
+    figure.suptitle("A frozen network with intervals, and flags for OOD spectra")
+    out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=100)
 
 

@@ -69,14 +69,6 @@ def _confirm(options: argparse.Namespace) -> None:
         protocol.confirm(context, method)
 
 
-def _contamination(options: argparse.Namespace) -> None:
-    print(contamination.run_contamination(_context(options.task, options), seed=options.seed))
-
-
-def _scalability(options: argparse.Namespace) -> None:
-    print(scalability.run_scalability(_context(options.task, options)))
-
-
 def _all(options: argparse.Namespace) -> None:
     """Every task, then contamination and scalability, then all tables and figures.
 
@@ -113,8 +105,12 @@ COMMANDS = {
     "figure": lambda options: print(figures.figure(options.name)),
     "run": _run,
     "confirm": _confirm,
-    "contamination": _contamination,
-    "scalability": _scalability,
+    "contamination": lambda options: print(
+        contamination.run_contamination(_context(options.task, options), seed=options.seed)
+    ),
+    "scalability": lambda options: print(
+        scalability.run_scalability(_context(options.task, options))
+    ),
     "all": _all,
 }
 

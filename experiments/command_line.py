@@ -26,7 +26,7 @@ TARGET = "critical_temp"
 COMMANDS = {
     "fit": ["labeled.csv", "--target", TARGET, "--unlabeled", "pool.csv", "--out", "tc.gpn"],
     "predict": ["tc.gpn", "new.csv", "--out", "scored.csv"],
-    "evaluate": ["tc.gpn", "test.csv", "--strangers", "ood.csv"],
+    "evaluate": ["tc.gpn", "test.csv", "--ood", "ood.csv"],
 }
 
 

@@ -17,7 +17,7 @@ from experiments import harness
 from experiments.paper.context import Log, RunContext
 from experiments.paper.evaluate import evaluate
 from experiments.paper.protocol import draws_of, fit
-from experiments.paper.resume import Row, load_run, matches, merge_rows, read_rows, steps_of
+from experiments.paper.resume import Row, load_run, matches, merge_rows, read_rows, row_key
 from experiments.paper.tasks.split import Split
 from gpn.core.pools.base import TensorPool
 
@@ -61,10 +61,8 @@ class ContaminationRun:
 
     @property
     def key(self) -> Row:
-        """What identifies the run in its file."""
-        name, value = self.context.plan.grid(self.method)[0], self.context.chosen(self.method)
-        which = {"method": self.method, "share": self.share, "seed": self.seed}
-        return {**which, name: value, "steps": steps_of(self.build())}
+        which = {"share": self.share, "seed": self.seed}
+        return row_key(self.context, self.method, self.build(), **which)
 
     def build(self) -> Any:
         return self.context.method(self.method, self.context.chosen(self.method), STEPS_SHARE)

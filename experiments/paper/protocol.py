@@ -65,8 +65,8 @@ class Run:
 def run_method(context: RunContext, method: str, log: Log = print) -> dict[str, Any]:
     """Choose the hyperparameter on validation rows, then test every seed."""
     seeds = range(context.plan.seeds)
-    if report := finished_report(context, method, context.values(method), seeds, method):
-        return _finished(context, method, method, report, log)
+    if report := finished_report(context, method, context.values(method), seeds, method, log):
+        return report
     value, trials = choose(context, method, log)
     runs = fit_missing([Run(context, method, value, seed) for seed in seeds], log)
     return summarise(context, method, method, trials, runs)
@@ -76,8 +76,8 @@ def confirm(context: RunContext, method: str, log: Log = print) -> dict[str, Any
     """Test the chosen hyperparameter on as many new splits, which no choice has seen."""
     value, n_seeds, name = context.chosen(method), context.plan.seeds, f"{method}-again"
     seeds = range(n_seeds, 2 * n_seeds)
-    if report := finished_report(context, method, [value], seeds, name):
-        return _finished(context, method, name, report, log)
+    if report := finished_report(context, method, [value], seeds, name, log):
+        return report
     trials = fit_missing([Run(context, method, value)], log)
     runs = fit_missing([Run(context, method, value, seed) for seed in seeds], log)
     return summarise(context, method, name, trials, runs)
@@ -122,20 +122,11 @@ def best_trial(valid: list[dict[str, float]]) -> int:
     return max(good, key=lambda i: valid[i]["ood_coverage"])
 
 
-def _finished(
-    context: RunContext, method: str, name: str, report: dict[str, Any], log: Log
-) -> dict[str, Any]:
-    log(
-        f"{context.name} {method} is finished: {context.file(name)} has every seed of the present "
-        f"settings; to run it again, delete that file and runs/{method}-[0-9]*.json next to it"
-    )
-    return report
-
-
 def fit_missing(runs: list[Run], log: Log) -> list[dict[str, Any]]:
     """The files of these runs; missing ones are fitted, as one tensor axis where possible."""
     missing = [run for run in runs if run.saved() is None]
-    if len(missing) > 1 and can_fit_many(missing[0]):
+    small = runs[0].method == "gpn" and isinstance(runs[0].context.plan.trunk, MLPTrunk)
+    if small and len(missing) > 1:
         with suppress(IncompatibleFits):
             for run, (posterior, facts) in zip(missing, fit_together(missing), strict=True):
                 _evaluate_and_save(run, posterior, facts, log)
@@ -155,11 +146,6 @@ def fit(
     if history is not None:
         history.require_finished()  # an interrupted fit must not be saved as a whole one
     return posterior, _facts(posterior, seed, seconds)
-
-
-def can_fit_many(run: Run) -> bool:
-    """Our GPN on a table: small networks, and many of them."""
-    return run.method == "gpn" and isinstance(run.context.plan.trunk, MLPTrunk)
 
 
 def fit_together(runs: list[Run]) -> list[tuple[Posterior, dict[str, Any]]]:

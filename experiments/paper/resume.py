@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import harness
-from experiments.paper.context import RunContext
+from experiments.paper.context import Log, RunContext
 
 HARDWARE = {"device", "devices", "num_nodes", "strategy", "graphs"}
 Row = dict[str, Any]
@@ -36,22 +36,36 @@ def load_run(path: Path, key: Row, method: Any) -> Row | None:
     return run if same_config(harness.plain(method.config), run.get("config")) else None
 
 
-def steps_of(method: Any) -> int:
-    """The number of training steps of a method."""
-    return harness.plain(method.config)["train"]["steps"]
+def row_key(context: RunContext, name: str, method: Any, **which: Any) -> Row:
+    """What identifies a row: the method, `which` run of it, its hyperparameter and its steps."""
+    setting = {context.plan.grid(name)[0]: context.chosen(name)}
+    steps = harness.plain(method.config)["train"]["steps"]
+    return {"method": name, **which, **setting, "steps": steps}
 
 
 def finished_report(
-    context: RunContext, method: str, values: list[Any], seeds: Iterable[int], name: str
+    context: RunContext,
+    method: str,
+    values: list[Any],
+    seeds: Iterable[int],
+    name: str,
+    log: Log = print,
 ) -> dict[str, Any] | None:
     """The method's summary, if it has all of these seeds, chosen among all of these values."""
-    report = harness.load(context.file(name)) or {}
+    path = context.file(name)
+    report = harness.load(path) or {}
     choice = report.get("choice", {})
     if (choice.get("dial"), choice.get("values")) != (context.plan.grid(method)[0], values):
         return None
     config = harness.plain(context.method(method, choice["chosen"]).config)
     same = report.get("seeds") == list(seeds) and report.get("quick") == context.quick
-    return report if same and same_config(config, report.get("config")) else None
+    if not same or not same_config(config, report.get("config")):
+        return None
+    log(
+        f"{context.name} {method} is finished: {path} has every seed of the present settings; to "
+        f"run it again, delete that file and runs/{method}-[0-9]*.json next to it"
+    )
+    return report
 
 
 def read_rows(path: Path, quick: float | None) -> list[Row]:

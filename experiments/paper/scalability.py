@@ -17,7 +17,7 @@ import torch
 from experiments import harness
 from experiments.paper.context import Log, RunContext
 from experiments.paper.evaluate import evaluate
-from experiments.paper.resume import Row, load_run, matches, merge_rows, read_rows, steps_of
+from experiments.paper.resume import Row, load_run, matches, merge_rows, read_rows, row_key
 from experiments.paper.tasks.split import Split
 from gpn import Posterior, Task, TrainConfig
 from gpn.core.posterior.base import FunctionBatch
@@ -95,10 +95,8 @@ class _Timing:
         return self.context.to_device(self.split.task)
 
     def key(self, point: Point) -> Row:
-        """What identifies the row in its file."""
-        name, value = self.context.plan.grid(point.method)[0], self.context.chosen(point.method)
-        which = {"method": point.method, "how": point.how, "members": point.members}
-        return {**which, name: value, "steps": steps_of(self._build(point))}
+        which = {"how": point.how, "members": point.members}
+        return row_key(self.context, point.method, self._build(point), **which)
 
     def row(self, point: Point) -> Row:
         """What was measured on this device before, or is now."""

@@ -1,15 +1,16 @@
-"""The six-point demo: every method beside the exact posterior, and the paper's Figures 1 and 2.
+"""The six-point demo: every method against the exact posterior, and the paper's Figures 1 and 2.
 
 Run it as `python -m gpn.demo`.
 """
 
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import torch
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
@@ -20,8 +21,8 @@ from gpn.core.priors.prior import MLPPrior
 from gpn.core.task import Task
 from gpn.data import SIX_POINTS_NOISE_STD, six_points
 from gpn.methods.ensemble import Ensemble, EnsembleConfig
-from gpn.methods.gp import GPPosterior
-from gpn.methods.gpn import GPNPosterior
+from gpn.methods.gp import GP, GPConfig, GPPosterior
+from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.metrics import draws_w2
 from gpn.training.config import TrainConfig
 
@@ -38,7 +39,7 @@ SHORT_CHAINS: dict[str, Any] = {
     "max_leapfrog": 40,
 }
 
-# Each method by its name, with networks and a length of training that fit six points.
+# Networks and training lengths suited to six points.
 METHODS: dict[str, Callable[[int], methods.Method]] = {
     "gpn": lambda steps: methods.get("gpn", **NOISE),
     "gpn-paper": lambda steps: methods.get("gpn-paper", **_small(steps, pool_batch=32)),
@@ -57,15 +58,13 @@ TITLES = {"gp": "gp (RBF kernel)", "gpn": "gpn (ours)"}
 
 
 def main(folder: Path = Path("demo"), steps: int = 1500) -> None:
-    """Fit every method, print the distances, and say where the pictures are."""
+    """Fit every method, print its distance to the exact posterior, and draw the figures."""
     console, task = Console(), six_points()
     folder.mkdir(parents=True, exist_ok=True)
-    truth = methods.get("gp", **NOISE).fit(task)
-    assert isinstance(truth, GPPosterior)
+    truth = GP(GPConfig(**NOISE)).fit(task)
     fitted = fit_all(task, steps, console)
     console.print(distances(fitted, truth))
-    plane = methods.get("gpn-paper", code_dim=2, **_small(steps, pool_batch=32)).fit(task, rng=0)
-    assert isinstance(plane, GPNPosterior)
+    plane = GPN(GPNConfig.paper(code_dim=2, **_small(steps, pool_batch=32))).fit(task, rng=0)
     posteriors = {name: posterior for name, (posterior, _) in fitted.items()}
     for picture in (
         figure_codes(task, plane, folder / "codes.png"),
@@ -76,11 +75,12 @@ def main(folder: Path = Path("demo"), steps: int = 1500) -> None:
 
 
 def fit_all(task: Task, steps: int, console: Console) -> dict[str, tuple[Posterior, float]]:
-    """Every method on the task, a progress line each, with the seconds that it took."""
+    """The posterior of every method and the seconds of its fit, with a line for each."""
     fitted = {}
     for number, (name, build) in enumerate(METHODS.items(), 1):
         started = time.perf_counter()
-        with console.status(f"{number}/{len(METHODS)} fitting {name} ..."), _short_chains():
+        with console.status(f"{number}/{len(METHODS)} fitting {name} ..."), catch_warnings():
+            simplefilter("ignore", UserWarning)  # chains shorter than `mcmc` advises
             posterior = build(steps).fit(task, rng=0, progress=False)
         seconds = time.perf_counter() - started
         fitted[name] = posterior, seconds
@@ -89,19 +89,17 @@ def fit_all(task: Task, steps: int, console: Console) -> dict[str, tuple[Posteri
 
 
 def distances(fitted: dict[str, tuple[Posterior, float]], truth: GPPosterior) -> Table:
-    """Root mean square W2 of 100 draws to the exact posterior, nearest first."""
+    """W2 of 100 draws to the exact posterior (root mean square over the grid), nearest first."""
     table = Table("method", "distance to the exact posterior (W2)", "seconds")
     table.add_row(f"[i]{DRAWS} exact draws[/i]", f"{_distance(truth, truth):.3f}", "")
-    rows = [(_distance(law, truth), name, seconds) for name, (law, seconds) in fitted.items()]
+    rows = [(_distance(p, truth), name, seconds) for name, (p, seconds) in fitted.items()]
     for distance, name, seconds in sorted(rows):
         table.add_row(TITLES.get(name, name), f"{distance:.3f}", f"{seconds:.1f}")
     return table
 
 
 def figure_codes(task: Task, posterior: GPNPosterior, path: Path) -> Path:
-    """The paper's Figure 1: codes on one side, their functions on the other, same colours."""
-    from matplotlib.figure import Figure
-
+    """The paper's Figure 1: codes on the left, their functions in the same colours on the right."""
     codes = torch.randn(60, 2, generator=torch.Generator().manual_seed(4)).to(posterior.dtype)
     figure = Figure(figsize=(9.5, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.45])
@@ -115,9 +113,7 @@ def figure_codes(task: Task, posterior: GPNPosterior, path: Path) -> Path:
 
 
 def figure_posterior(task: Task, posterior: Posterior, truth: GPPosterior, path: Path) -> Path:
-    """Our band and thirty of its functions, with the exact posterior dashed on top."""
-    from matplotlib.figure import Figure
-
+    """The GPN's 95 % band and thirty of its functions, with the exact posterior dashed."""
     figure = Figure(figsize=(9.5, 4.2), layout="constrained")
     axes = figure.subplots()
     plots.functions(axes, GRID, posterior.sample(GRID, 30, rng=1), alpha=0.35)
@@ -131,9 +127,7 @@ def figure_posterior(task: Task, posterior: Posterior, truth: GPPosterior, path:
 
 
 def figure_methods(task: Task, posteriors: dict[str, Posterior], path: Path) -> Path:
-    """The paper's Figure 2: one panel per method and the truth, 100 draws each, same axes."""
-    from matplotlib.figure import Figure
-
+    """The paper's Figure 2: 100 draws of each method and of the truth, on the same axes."""
     columns = 4
     rows = -(-len(posteriors) // columns)
     figure = Figure(figsize=(12, 2.7 * rows), layout="constrained")
@@ -156,13 +150,8 @@ def _small(steps: int, **train: Any) -> dict[str, Any]:
 
 
 def _slow(steps: int, learning_rate: float) -> TrainConfig:
-    """As these methods' own defaults are: a higher rate or no decay makes them collapse."""
+    """The training of these methods' defaults: a higher rate or no decay makes them collapse."""
     return TrainConfig(steps=steps, learning_rate=learning_rate, weight_decay=1e-2)
-
-
-def _short_chains() -> warnings.catch_warnings:
-    """The demo's chains are shorter than `mcmc` itself advises; the table shows what they miss."""
-    return warnings.catch_warnings(action="ignore", category=UserWarning)
 
 
 def _distance(posterior: Posterior, truth: GPPosterior) -> float:

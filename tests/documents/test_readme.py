@@ -57,25 +57,25 @@ def test_the_numbers_on_real_data_are_those_of_the_files() -> None:
     assert f"{cifar[0]} with {cifar[1].replace('%', ' %')} accuracy on CIFAR-10" in text
 
 
-def test_what_was_run_again_is_that_of_its_file() -> None:
+def test_the_confirmed_numbers_are_those_of_their_file() -> None:
     again = json.loads((RESULTS / "superconductor" / "gpn-again.json").read_text())["metrics"]
     loss, width, coverage, auc = (
         again[name]["mean"] for name in ("id_loss", "id_width", "ood_coverage", "ood_auc")
     )
-    said = (
+    claim = (
         f"loss {loss:.3f}, width {width:.3f}, OOD CI-correct {100 * coverage:.1f} %, AUC {auc:.3f}"
     )
-    assert said in " ".join((ROOT / "experiments" / "README.md").read_text().split())
+    assert claim in " ".join((ROOT / "experiments" / "README.md").read_text().split())
 
 
 def test_the_command_lines_figures_are_those_of_its_file() -> None:
     report = json.loads((RESULTS / "superconductor" / "command-line.json").read_text())
     minutes, measured = report["seconds"]["all"] / 60, report["metrics"]
-    said = (
+    claim = (
         f"take {minutes:.1f} minutes on two CPU cores with defaults: OOD AUC "
         f"{measured['ood_auc']:.3f}, and {100 * measured['coverage_95']:.0f} % of new labels"
     )
-    assert said in " ".join(README.split())
+    assert claim in " ".join(README.split())
 
 
 def benchmark(name: str) -> dict[str, float]:
@@ -116,13 +116,13 @@ def test_the_peers_are_those_of_their_file(peer: str) -> None:
     (line,) = [
         row for row in text.splitlines() if row.startswith(f"| {peer.split()[0]}") and " ms" in row
     ]
-    for said in (
+    for claim in (
         f"| {found['fit']:.1f} s |",
         f"| {1000 * found['100 functions at 4000 rows']:.1f} ms |",
         "| 1 × |" if peer == "GPN" else f"| {found['100 functions at 4000 rows, ratio']:.1f} × |",
         f"| {found['ood_auc']:.3f} |",
     ):
-        assert said in line
+        assert claim in line
 
 
 def test_the_profile_is_that_of_its_file() -> None:

@@ -36,7 +36,6 @@ def write_report(
     """
     if tell is not None:
         warnings.warn("tell is now called on_progress.", DeprecationWarning, stacklevel=2)
-    _require_dependencies()
     if not isinstance(model, TableModel):
         raise TableError(
             f"the model of a report must be a TableModel, got {type(model).__name__}; fit one with "
@@ -45,22 +44,16 @@ def write_report(
     for table in (test, pool):
         if table is not None:
             as_table(table)
-    from gpn.report.data import report_data
-    from gpn.report.page import render
-
+    try:
+        from gpn.report.data import report_data
+        from gpn.report.page import render
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"a report needs {error.name}, which is not installed; try pip install 'gpn[report]'."
+        ) from error
     path, step = Path(out), on_progress or tell or (lambda message: None)
     os.unlink(temporary(path))  # fail before the computation if `out` cannot be written
     data = report_data(model, test, pool, step)
     step("writing the page")
     write_atomically(path, render(data).encode())
     return path
-
-
-def _require_dependencies() -> None:
-    try:
-        import jinja2  # noqa: F401
-        import plotly  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"a report needs {error.name}, which is not installed; try pip install 'gpn[report]'."
-        ) from error

@@ -32,31 +32,24 @@ def noise_std_of(estimator: Any) -> float:
 
 
 def pit(estimator: Any, x: Array, y: Array) -> Array:
-    """u = P(new label < y) at each row, in closed form where the prediction has one."""
+    """u = P(new label < y) at each row: from draws, or in closed form.
+
+    A Gaussian has u = Φ(z) with z = (y − mean) / std. After conformal calibration u = ½ ± ½ level,
+    where the interval of that level ends at y.
+    """
     noise_std, scores = noise_std_of(estimator), estimator.calibration_scores_
     if scores is not None or isinstance(estimator.posterior_, GaussianPosterior):
         mean, std = estimator.predict(x, return_std=True)
-        total = np.hypot(std, noise_std)
-        if scores is not None:
-            return conformal_pit(y, mean, total, scores[:, 0])
-        return gaussian_pit(y, mean, total)
+        z = (y - mean) / np.maximum(np.hypot(std, noise_std), np.finfo(float).tiny)
+        if scores is None:
+            return ndtr(z)
+        level = np.searchsorted(scores[:, 0], np.abs(z)) / (len(scores) + 1)
+        return 0.5 + 0.5 * np.sign(z) * level
     chunks = [slice(start, start + CHUNK_ROWS) for start in range(0, len(x), CHUNK_ROWS)]
     draws = (estimator.sample_y(x[chunk], PIT_DRAWS) for chunk in chunks)
     return np.concatenate(
         [draws_pit(y[chunk], drawn, noise_std) for chunk, drawn in zip(chunks, draws, strict=True)]
     )
-
-
-def gaussian_pit(y: Array, mean: Array, std: Array) -> Array:
-    """u = Φ((y − mean) / std)."""
-    return ndtr((y - mean) / np.maximum(std, np.finfo(float).tiny))
-
-
-def conformal_pit(y: Array, mean: Array, std: Array, scores: Array) -> Array:
-    """u = ½ ± ½ level, where the conformal interval of that level ends at y."""
-    score = np.abs(y - mean) / np.maximum(std, np.finfo(float).tiny)
-    level = np.searchsorted(scores, score) / (len(scores) + 1)
-    return 0.5 + 0.5 * np.sign(y - mean) * level
 
 
 def draws_pit(y: Array, draws: Array, noise_std: float) -> Array:
