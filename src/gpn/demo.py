@@ -61,7 +61,7 @@ def main(folder: Path = Path("demo"), steps: int = 1500) -> None:
     """Fit every method, print its distance to the exact posterior, and draw the figures."""
     console, task = Console(), six_points()
     folder.mkdir(parents=True, exist_ok=True)
-    truth = GP(GPConfig(**NOISE)).fit(task)
+    truth = GP(GPConfig(noise_std=SIX_POINTS_NOISE_STD)).fit(task)
     fitted = fit_all(task, steps, console)
     console.print(distances(fitted, truth))
     plane = GPN(GPNConfig.paper(code_dim=2, **_small(steps, pool_batch=32))).fit(task, rng=0)

@@ -58,16 +58,16 @@ def test_weight_decay_shrinks_the_weights(line: gpn.Task) -> None:
     assert norms[1] < 0.9 * norms[0]
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_learnt_features_of_images_are_dropped_too(own: bool) -> None:
+@pytest.mark.parametrize("user_module", [False, True])
+def test_learnt_features_of_images_are_dropped_too(user_module: bool) -> None:
     module = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten())
     conv = gpn.ConvTrunk(channels=(4,), widths=(8,))
-    trunk = gpn.ModuleTrunk(module=module, widths=(8,)) if own else conv
+    trunk = gpn.ModuleTrunk(module=module, widths=(8,)) if user_module else conv
     x = torch.randn(12, 1, 6, 6, generator=as_generator(0))
     task = gpn.Task(x, torch.arange(12) % 3)
     config = QUICK.replace(trunk=trunk, train=QUICK.train.replace(steps=5))
     posterior = Dropout(config).fit(task, rng=0)
-    assert posterior.network.mask_sizes == ((48, 8) if own else (36, 8))
+    assert posterior.network.mask_sizes == ((48, 8) if user_module else (36, 8))
     assert posterior.sample(x, 4, rng=0).shape == (4, 12, 3)
 
 

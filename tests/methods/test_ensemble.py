@@ -151,11 +151,11 @@ def test_default_weights_of_the_anchors(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("own", [False, True])
-def test_images_and_user_modules(kind: str, own: bool) -> None:
+@pytest.mark.parametrize("user_module", [False, True])
+def test_images_and_user_modules(kind: str, user_module: bool) -> None:
     module = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten())
     conv = gpn.ConvTrunk(channels=(4,), widths=(8,))
-    trunk = gpn.ModuleTrunk(module=module, widths=(8,)) if own else conv
+    trunk = gpn.ModuleTrunk(module=module, widths=(8,)) if user_module else conv
     x = torch.randn(12, 1, 6, 6, generator=as_generator(0))
     task = gpn.Task(x, torch.arange(12) % 3, pool=x)
     config = QUICK.replace(trunk=trunk, regularise=kind, train=TRAIN.replace(steps=5))

@@ -9,11 +9,6 @@ from gpn.core.checks import require_count, require_shapes
 Root = Float[Tensor, "o s n"]
 
 
-def candidates(scores: Float[Tensor, "n"], most: int) -> Int[Tensor, "m"]:
-    """The `most` rows with the highest scores, in their order."""
-    return scores.topk(min(len(scores), most)).indices.sort().values
-
-
 def reduce_variance(root: Root, count: int, noise_variance: float = 0.0) -> Int[Tensor, "count"]:
     """Rows whose labels would lower the summed variance of all rows most, one after the other.
 

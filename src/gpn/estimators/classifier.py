@@ -14,7 +14,7 @@ from torch import Tensor
 from gpn import metrics
 from gpn.core.checks import require_level
 from gpn.core.posterior.base import Posterior, sample_covariance_root
-from gpn.estimators.active_learning import candidates, reduce_variance
+from gpn.estimators.active_learning import reduce_variance
 from gpn.estimators.base import Array, Estimator, NamedMethod, as_seed, loadable, to_numpy
 from gpn.estimators.calibration import class_numbers
 from gpn.estimators.chunks import in_chunks
@@ -149,7 +149,7 @@ class Classifier(ClassifierMixin, Estimator):
         """
         x = self._inputs(X_pool)
         scores = self.posterior_.mutual_information(x).cpu()
-        rows = candidates(scores, max(MAX_CANDIDATES, n))
+        rows = scores.topk(min(len(scores), max(MAX_CANDIDATES, n))).indices.sort().values
         p = self._draws(x[rows], SCORE_DRAWS, 0).softmax(-1)
         noise = float((p.mean(0) * (1 - p.mean(0))).mean())
         return to_numpy(rows[reduce_variance(sample_covariance_root(p), n, noise)])

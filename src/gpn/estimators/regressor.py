@@ -12,7 +12,7 @@ from gpn.core.posterior.base import Posterior
 from gpn.core.posterior.gaussian import GaussianPosterior
 from gpn.core.types import Outputs
 from gpn.core.warnings import GPNWarning, warn_caller
-from gpn.estimators.active_learning import candidates, reduce_variance
+from gpn.estimators.active_learning import reduce_variance
 from gpn.estimators.base import Array, Estimator, NamedMethod, as_seed, loadable, to_numpy
 from gpn.estimators.calibration import calibrated_interval, label_moments
 from gpn.estimators.chunks import in_chunks
@@ -185,7 +185,7 @@ class Regressor(RegressorMixin, Estimator):
         """The numbers of the `n` rows whose labels would leave the least variance in the pool."""
         x = self._inputs(X_pool)
         scores = torch.from_numpy(self._ood_scores(self.posterior_, x))
-        rows = candidates(scores, max(MAX_CANDIDATES, n))
+        rows = scores.topk(min(len(scores), max(MAX_CANDIDATES, n))).indices.sort().values
         root = self.posterior_.covariance_root(x[rows], ROOT_DRAWS).cpu().double()
         picked = reduce_variance(root, n, (self.posterior_.noise_std or 0.0) ** 2)
         return to_numpy(rows[picked])

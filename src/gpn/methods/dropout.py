@@ -97,13 +97,13 @@ class DropoutNetwork(nn.Module):
     def masks(self, s: int, n: int, rate: float, rng: torch.Generator) -> list[Tensor]:
         """Bernoulli(1 − p) / (1 − p) of shape (s, n, h) for each layer; ones over raw inputs."""
         like = next(self.layers.parameters())
-        kept = [
+        masks = [
             torch.rand(s, n, size, generator=rng, device=rng.device) >= rate
             if size
             else torch.full((1, 1, 1), 1 - rate, device=rng.device)
             for size in self.mask_sizes
         ]
-        return [mask.to(like.device, like.dtype) / (1 - rate) for mask in kept]
+        return [mask.to(like.device, like.dtype) / (1 - rate) for mask in masks]
 
     def forward(self, x: Inputs, masks: list[Tensor]) -> Draws:
         first, *others = self.layers
