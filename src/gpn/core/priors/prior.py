@@ -82,8 +82,8 @@ class PriorSpec(Config, ABC):
         """One network x → outputs; its parameter values are never used (meta is fine)."""
 
     @abstractmethod
-    def variances(self, network: nn.Module) -> dict[str, float]:
-        """The variance of each of the network's parameters, by name."""
+    def variances(self, network: nn.Module) -> Mapping[str, float | Tensor]:
+        """The variance of each of the network's parameters, by name: one number, or one each."""
 
     @property
     def has_kernel(self) -> bool:

@@ -1,0 +1,129 @@
+"""A prior for tables: an infinitely wide network with a scale for each column, and a linear part.
+
+With a = x / scales (automatic relevance determination: a large scale makes a column irrelevant),
+
+    Cov[f(x), f(x')] = height · E[φ(u) φ(u')] + linear · a·a'/d,      Cov[u, u'] = bias + a·a'
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gpn.core.config import require_counts, require_not_negative, require_one_of, require_positive
+from gpn.core.priors.kernel import EXPECTATIONS
+from gpn.core.priors.prior import PriorSpec
+from gpn.core.types import Inputs
+
+ACTIVATION_MODULES = {"erf": torch.erf, "tanh": torch.tanh, "relu": torch.relu}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ARDPrior(PriorSpec):
+    """A random two-layer network of x / column_scales, plus a random linear function of it.
+
+    height, bias, linear
+        Variances of the last layer's weights (times its width), of the hidden units' biases, and
+        of the linear part at a row of length √d.
+    width
+        Hidden units of the functions that `sample` draws; the kernel has infinitely many.
+    """
+
+    column_scales: tuple[float, ...]
+    height: float = 1.0
+    bias: float = 1.0
+    linear: float = 0.0
+    activation: str = "erf"
+    width: int = 4096
+
+    def __post_init__(self) -> None:
+        require_one_of(self, "activation", tuple(EXPECTATIONS))
+        require_positive(self, "height")
+        require_not_negative(self, "bias", "linear")
+        require_counts(self, "width")
+        scales = self.column_scales
+        if not scales or not all(0 < scale < math.inf for scale in scales):
+            raise ValueError(f"column_scales must be positive numbers, got {scales!r:.200}.")
+
+    @property
+    def has_kernel(self) -> bool:
+        return True
+
+    def kernel(self, left: Inputs, right: Float[Tensor, "m *d"]) -> Float[Tensor, "n m"]:
+        a, b = self._scaled(left), self._scaled(right)
+        return ard_kernel(a, b, self.height, self.bias, self.linear, self.activation)
+
+    def variance(self, x: Inputs) -> Float[Tensor, "n"]:
+        squares = self._scaled(x).square().sum(1)
+        hidden = squares + self.bias
+        nonlinear = EXPECTATIONS[self.activation](hidden, hidden, hidden)
+        return self.height * nonlinear + self.linear / len(self.column_scales) * squares
+
+    def network(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
+        with torch.device("meta"):
+            return _Network(input_shape[0], self.width, n_outputs, self.activation)
+
+    def variances(self, network: nn.Module) -> dict[str, float | Tensor]:
+        by_column = torch.tensor(self.column_scales).pow(-2)
+        return {
+            "hidden.weight": by_column,
+            "hidden.bias": self.bias,
+            "last.weight": self.height / self.width,
+            "linear.weight": by_column * (self.linear / len(self.column_scales)),
+        }
+
+    def hidden_features(self, x: Inputs, rng: torch.Generator) -> "RandomFeatures":
+        """Features h(x) with Cov[f(x), f(x')] ≈ h(x)·h(x'): those of one drawn hidden layer."""
+        return RandomFeatures(self, rng, x)
+
+    def _scaled(self, x: Inputs) -> Float[Tensor, "n d"]:
+        return x.flatten(1) / x.new_tensor(self.column_scales)
+
+
+class RandomFeatures:
+    """h(x) = [√(height/width) φ(W a + c), √(linear/d) a] with W and c drawn once."""
+
+    def __init__(self, prior: ARDPrior, rng: torch.Generator, like: Tensor) -> None:
+        d = len(prior.column_scales)
+        drawn = torch.randn(prior.width, d + 1, generator=rng, dtype=torch.float64)
+        self.prior = prior
+        self.weight = drawn[:, :d].to(like)
+        self.bias = (drawn[:, d] * prior.bias**0.5).to(like)
+        self.size = prior.width + d
+
+    def __call__(self, x: Inputs) -> Float[Tensor, "n F"]:
+        prior, a = self.prior, self.prior._scaled(x)
+        hidden = ACTIVATION_MODULES[prior.activation](a @ self.weight.T + self.bias)
+        linear = a * (prior.linear / a.shape[1]) ** 0.5
+        return torch.cat([hidden * (prior.height / prior.width) ** 0.5, linear], dim=1)
+
+
+class _Network(nn.Module):
+    """last · φ(hidden x) + linear · x."""
+
+    def __init__(self, inputs: int, width: int, outputs: int, activation: str) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(inputs, width)
+        self.last = nn.Linear(width, outputs, bias=False)
+        self.linear = nn.Linear(inputs, outputs, bias=False)
+        self.activation = ACTIVATION_MODULES[activation]
+
+    def forward(self, x: Inputs) -> Tensor:
+        return self.last(self.activation(self.hidden(x.flatten(1)))) + self.linear(x.flatten(1))
+
+
+def ard_kernel(
+    a: Float[Tensor, "n d"],
+    b: Float[Tensor, "m d"],
+    height: float | Tensor,
+    bias: float | Tensor,
+    linear: float | Tensor,
+    activation: str,
+) -> Float[Tensor, "n m"]:
+    """The covariance between rows that were divided by the scales; differentiable in everything."""
+    products = a @ b.T
+    on_left, on_right = a.square().sum(1)[:, None] + bias, b.square().sum(1)[None] + bias
+    nonlinear = EXPECTATIONS[activation](products + bias, on_left, on_right)
+    return height * nonlinear + linear / a.shape[1] * products

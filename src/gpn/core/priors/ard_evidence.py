@@ -1,0 +1,174 @@
+"""A scale for each column, height, bias, linear part and noise, by marginal likelihood.
+
+    θ* = argmax  log N(y; 0, K_θ + σ² I) + log p(θ)
+
+over at most a thousand labels, by L-BFGS. p(θ) is wide, and decides only what the labels leave open.
+For the gradient  ∂/∂K = (K⁻¹ − αα ᵀ)/2,  α = K⁻¹y,  is passed back through the kernel.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+from gpn.core.priors.ard import ARDPrior, ard_kernel
+from gpn.core.priors.evidence import LOG_NOISE_MEAN
+from gpn.core.types import Inputs, Outputs, as_generator
+
+Parameters = NDArray[np.float64]
+
+MAX_LABELS = 1000
+MAX_FIRST_LABELS = 300  # the search begins on these, where a step costs a thirtieth
+FIRST_STEPS, STEPS = 20, 15
+MAX_SCALES = 200  # wider rows, such as embeddings and pixels, have one scale
+JITTER = 1e-6
+# mean and standard deviation of p(θ) for logarithms; a scale's mean grows with √d (Hvarfner 2024)
+LOG_SCALE_STD = 3**0.5
+LOG_HEIGHT, LOG_BIAS, LOG_LINEAR = (1.0, 2.0), (0.0, 1.5), (-2.0, 3.0)
+LOG_NOISE = (LOG_NOISE_MEAN, 3.0)
+NAMES = ("height", "bias", "linear", "noise")
+BOUNDS = {"scale": 9.0, "height": (-6.0, 8.0), "bias": (-8.0, 6.0), "linear": (-12.0, 8.0)}
+NOISE_BOUNDS = (-14.0, 1.5)
+
+
+@dataclass(frozen=True)
+class LearntPrior:
+    """A prior and a noise that explain the labels; `at_edge` names what the search's range cut."""
+
+    prior: ARDPrior
+    noise_std: float
+    log_evidence: float  # per label, without p(θ)
+    at_edge: tuple[str, ...] = ()
+
+
+def learn_ard_prior(
+    x: Inputs,
+    y: Outputs,
+    *,
+    groups: Sequence[int] | None = None,
+    start: LearntPrior | None = None,
+    activation: str = "erf",
+) -> LearntPrior:
+    """The prior of the largest evidence for labels of about unit variance.
+
+    Columns of one group share a scale (`groups` has a number per column): those of one category.
+    A search may `start` from an earlier answer, for fewer columns too: new ones get the usual scale.
+    """
+    x, y = x.flatten(1).double(), y.double()
+    order = torch.randperm(len(x), generator=as_generator(0))[:MAX_LABELS].to(x.device)
+    search = _Search(x[order], y[order], _groups(groups, x.shape[1]), activation)
+    point = search.start(start)
+    if start is None and len(x) > 2 * MAX_FIRST_LABELS:
+        few = order[:MAX_FIRST_LABELS]
+        point = _Search(x[few], y[few], search.groups, activation).run(point, FIRST_STEPS)
+        return search.answer(search.run(point, STEPS))
+    return search.answer(search.run(point, STEPS if start is not None else FIRST_STEPS + STEPS))
+
+
+def _groups(groups: Sequence[int] | None, n_columns: int) -> Tensor:
+    """The number of each column's scale."""
+    if n_columns > MAX_SCALES:
+        return torch.zeros(n_columns, dtype=torch.long)
+    if groups is None:
+        return torch.arange(n_columns)
+    return torch.tensor(groups).unique(return_inverse=True)[1]
+
+
+class _Search:
+    """−log p(y, θ) / n, and its gradient, on some labels."""
+
+    def __init__(self, x: Inputs, y: Outputs, groups: Tensor, activation: str) -> None:
+        self.x, self.y, self.groups, self.activation = x, y, groups, activation
+        self.n_scales = int(groups.max()) + 1
+        self.usual_scale = 0.5 * math.log(x.shape[1] / 5)
+        means = [self.usual_scale] * self.n_scales
+        means += [mean for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, LOG_NOISE)]
+        stds = [LOG_SCALE_STD] * self.n_scales
+        stds += [std for _, std in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, LOG_NOISE)]
+        self.means = torch.tensor(means, dtype=torch.float64, device=x.device)
+        self.stds = torch.tensor(stds, dtype=torch.float64, device=x.device)
+
+    def start(self, earlier: LearntPrior | None) -> Parameters:
+        """A usual prior with little noise, or an earlier answer."""
+        point = self.means.clone()
+        point[-1] = math.log(0.1)
+        if earlier is not None:
+            prior = earlier.prior
+            known = torch.tensor(prior.column_scales, dtype=torch.float64).log()
+            for column, scale in enumerate(known[: len(self.groups)]):
+                point[self.groups[column]] = scale
+            others = prior.height, prior.bias, max(prior.linear, 1e-5), earlier.noise_std**2
+            point[self.n_scales :] = torch.tensor(others, dtype=torch.float64).log()
+        return np.clip(point.cpu().numpy(), *np.array(self.bounds()).T)
+
+    def bounds(self) -> list[tuple[float, float]]:
+        half = BOUNDS["scale"]
+        scale = self.usual_scale - half, self.usual_scale + half
+        others = BOUNDS["height"], BOUNDS["bias"], BOUNDS["linear"], NOISE_BOUNDS
+        return [scale] * self.n_scales + list(others)  # type: ignore[operator]
+
+    def run(self, point: Parameters, steps: int) -> Parameters:
+        options = {"maxiter": steps, "maxfun": 2 * steps}
+        found = minimize(
+            self._loss, point, jac=True, method="L-BFGS-B", bounds=self.bounds(), options=options
+        )
+        return found.x
+
+    def _loss(self, point: Parameters) -> tuple[float, Parameters]:
+        theta = torch.tensor(point, device=self.x.device, requires_grad=True)
+        gram = self._gram(theta)
+        evidence, gradient = log_evidence_and_gradient(gram.detach(), self.y)
+        if not math.isfinite(evidence):
+            return 1e10, np.zeros_like(point)
+        gram.backward(-gradient / len(self.y))
+        from_prior = (theta.detach() - self.means) / self.stds
+        loss = (0.5 * float(from_prior.square().sum()) - evidence) / len(self.y)
+        assert theta.grad is not None
+        slope = theta.grad + from_prior / self.stds / len(self.y)
+        return loss, slope.cpu().numpy()
+
+    def _gram(self, theta: Tensor) -> Float[Tensor, "n n"]:
+        scales = theta[: self.n_scales].exp()[self.groups]
+        height, bias, linear, noise = theta[self.n_scales :].exp()
+        a = self.x / scales
+        gram = ard_kernel(a, a, height, bias, linear, self.activation)
+        return gram + (noise + JITTER) * torch.eye(len(a), dtype=a.dtype, device=a.device)
+
+    def answer(self, point: Parameters) -> LearntPrior:
+        theta = torch.tensor(point, device=self.x.device)
+        scales = theta[: self.n_scales].exp()[self.groups].tolist()
+        height, bias, linear, noise = theta[self.n_scales :].exp().tolist()
+        prior = ARDPrior(
+            column_scales=tuple(scales),
+            height=height,
+            bias=bias,
+            linear=linear,
+            activation=self.activation,
+        )
+        evidence, _ = log_evidence_and_gradient(self._gram(theta), self.y)
+        bounds = np.array(self.bounds()[self.n_scales :])
+        upper = np.isclose(point[self.n_scales :], bounds[:, 1])
+        edge = tuple(name for name, cut in zip(NAMES, upper, strict=True) if cut)
+        return LearntPrior(prior, noise**0.5, evidence / len(self.y), edge)
+
+
+def log_evidence_and_gradient(
+    gram: Float[Tensor, "n n"], y: Float[Tensor, "n o"]
+) -> tuple[float, Float[Tensor, "n n"]]:
+    """Σ_o log N(y_o; 0, K) and its gradient in K, (Σ_o α_o α_oᵀ − o K⁻¹) / 2; −∞ where K is not
+    positive definite."""
+    factor, info = torch.linalg.cholesky_ex(gram)
+    if bool(info):
+        return -math.inf, gram
+    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    root = torch.linalg.solve_triangular(factor, identity, upper=False)
+    alpha = root.T @ (root @ y)
+    volume = 2 * factor.diagonal().log().sum() + len(y) * math.log(2 * math.pi)
+    evidence = -0.5 * float((y * alpha).sum() + y.shape[1] * volume)
+    return evidence, 0.5 * (alpha @ alpha.T - y.shape[1] * (root.T @ root))
