@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpn.core.files import write_atomically
 from gpn.tables.column_types import TableError
 from gpn.tables.encoder import as_table
-from gpn.tables.files import temporary
+from gpn.tables.files import check_writable
 from gpn.tables.model import TableModel
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def write_report(
             f"a report needs {error.name}, which is not installed; try pip install 'gpn[report]'."
         ) from error
     path, step = Path(out), on_progress or tell or (lambda message: None)
-    os.unlink(temporary(path))  # fail before the computation if `out` cannot be written
+    check_writable(path)
     data = report_data(model, test, pool, step)
     step("writing the page")
     write_atomically(path, render(data).encode())

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gpn.core.files import temporary_file
+from gpn.core.files import replacing, temporary_file
 from gpn.data.safe_read import max_decompressed_bytes
 from gpn.tables.column_types import TableError, are_codes, is_numeric
 from gpn.tables.encoder import TableEncoder, UnseenWarning, check_names, merge_unseen
@@ -250,32 +250,22 @@ def _refuse_overwriting(table: pd.DataFrame, result: pd.DataFrame) -> None:
 def table_writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     """A function that writes the next chunk; the table appears at `path` once it is complete."""
     make = _ParquetWriter if _is_parquet(path) else _CsvWriter
-    name = temporary(path)
-    try:
-        with closing(make(name, path.suffix)) as writer:
-            yield writer.write
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    check_writable(path)
+    with replacing(path) as name, closing(make(name, path.suffix)) as writer:
+        yield writer.write
 
 
-def temporary(path: Path) -> str:
-    """The name of a new, empty file in the folder of `path`, or an error that says why not."""
+def check_writable(path: Path) -> None:
+    """Raise where no file can be written to `path`: better before the work than after it."""
     if path.is_dir():
         raise TableError(f"--out must be a file, got the folder {path}; name a file in it.")
     try:
-        return temporary_file(path)
+        os.unlink(temporary_file(path))
     except OSError as error:
         raise TableError(
             f"the folder of {path} must exist and be writable, got {error.strerror}; "
             "choose another --out."
         ) from error
-
-
-def check_writable(path: Path) -> None:
-    """Raise where no file can be written to `path`: better before the work than after it."""
-    os.unlink(temporary(path))
 
 
 class _CsvWriter:
