@@ -7,7 +7,9 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from gpn.core.files import write_atomically
 from gpn.tables.column_types import TableError
@@ -15,16 +17,13 @@ from gpn.tables.encoder import as_table
 from gpn.tables.files import check_writable
 from gpn.tables.model import TableModel
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
 __all__ = ["write_report"]
 
 
 def write_report(
     model: TableModel,
-    test: "DataFrame",
-    pool: "DataFrame | None" = None,
+    test: pd.DataFrame,
+    pool: pd.DataFrame | None = None,
     out: str | os.PathLike[str] = "report.html",
     *,
     on_progress: Callable[[str], Any] | None = None,

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import entr
 
 from gpn.report import measure
@@ -22,16 +23,13 @@ from gpn.report.rows import (
 )
 from gpn.tables.model import TableModel
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
 FIVE_PERCENT = 4  # the index of 5 % in measure.FALSE_POSITIVE_RATES
 MAX_FUNCTION_ROWS = 8  # OOD rows among those that functions can be drawn through
 Progress = Callable[[str], Any]
 
 
 def report_data(
-    model: TableModel, test: "DataFrame", pool: "DataFrame | None", on_progress: Progress
+    model: TableModel, test: pd.DataFrame, pool: pd.DataFrame | None, on_progress: Progress
 ) -> dict[str, Any]:
     """Everything that the page shows of the model on these tables."""
     tables = []
@@ -64,8 +62,6 @@ def report_data(
 
 def labels_of(model: TableModel, table: ScoredTable) -> tuple[Any, Array, list[str]]:
     """Indices of the rows with a usable label, those labels, and a note on the others."""
-    import pandas as pd
-
     if model.target not in table.frame.columns:
         note = f"The test table has no column {model.target!r}: what needs labels is left out."
         return np.arange(0), np.zeros(0), [note]
