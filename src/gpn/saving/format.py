@@ -20,6 +20,7 @@ from torch import Tensor
 from gpn.core.files import write_atomically
 from gpn.core.posterior.base import Posterior
 from gpn.core.task import Signature
+from gpn.core.types import plain_copy
 from gpn.core.warnings import Diagnostic
 from gpn.methods.registry import name_of, posterior_of
 from gpn.saving.encoding import decode_config, encode
@@ -107,7 +108,7 @@ class SavedModel:
             "signature": json.dumps(dataclasses.asdict(posterior.signature)),
             "diagnostics": json.dumps({name: dataclasses.asdict(each) for name, each in found}),
         }
-        tensors = {name: _plain(tensor) for name, tensor in posterior.tensors().items()}
+        tensors = {name: plain_copy(tensor) for name, tensor in posterior.tensors().items()}
         return cls(Path(path), header, tensors)
 
     @classmethod
@@ -164,8 +165,3 @@ def restore_posterior(saved: SavedModel, device: torch.device) -> Posterior:
         if "diagnostics" in saved.header:
             posterior.checks = checked_diagnostics(saved.json("diagnostics"))
         return posterior
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """A copy that shares no memory with others, as the format requires."""
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
