@@ -171,25 +171,19 @@ def sample_rows(
     chunk more than twice `max_rows`.
     """
     rng, count = np.random.default_rng(0), 0
-    rows: list[pd.DataFrame] = []
-    keys: list[Any] = []
+    sampled: list[pd.DataFrame] = []
     for chunk in read_chunks(path, texts):
-        rows.append(chunk)
-        keys.append(rng.random(len(chunk)))
-        if sum(map(len, rows)) > 2 * max_rows:
-            rows, keys = _with_lowest_keys(rows, keys, max_rows)
+        sampled.append(chunk.set_index(rng.random(len(chunk))))
+        if sum(map(len, sampled)) > 2 * max_rows:
+            sampled = [_with_lowest_keys(pd.concat(sampled), max_rows)]
         count += len(chunk)
         on_rows(count)
-    rows, _ = _with_lowest_keys(rows, keys, max_rows)
-    return rows[0].reset_index(drop=True), count
+    return _with_lowest_keys(pd.concat(sampled), max_rows).reset_index(drop=True), count
 
 
-def _with_lowest_keys(rows: list[Any], keys: list[Any], max_rows: int) -> tuple[list[Any], ...]:
-    table, drawn = pd.concat(rows, ignore_index=True), np.concatenate(keys)
-    if len(drawn) <= max_rows:
-        return [table], [drawn]
-    low = np.sort(np.argpartition(drawn, max_rows)[:max_rows])
-    return [table.iloc[low]], [drawn[low]]
+def _with_lowest_keys(table: pd.DataFrame, max_rows: int) -> pd.DataFrame:
+    """The rows with the lowest keys, which are the index, in their order."""
+    return table[table.index.to_series().rank(method="first") <= max_rows]
 
 
 def map_table(
