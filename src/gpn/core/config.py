@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import warnings
 from abc import ABCMeta
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -98,13 +98,17 @@ def require_sizes(sizes: tuple[int, ...]) -> None:
 
 def require_one_of(owner: Config, name: str, choices: tuple[str, ...]) -> None:
     """Raise unless the named setting is one of `choices`."""
-    value = getattr(owner, name)
+    require_choice(name, getattr(owner, name), choices)
+
+
+def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raise unless `value` is one of `choices`; the error names the nearest one."""
     if value not in choices:
         hint = _nearest(str(value), choices)
         end = f"; {hint}" if hint else "."
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{end}")
 
 
-def _nearest(name: str, choices: list[str] | tuple[str, ...]) -> str:
+def _nearest(name: str, choices: Collection[str]) -> str:
     close = difflib.get_close_matches(name, choices, n=1)
     return f"did you mean {close[0]!r}?" if close else ""
