@@ -117,13 +117,14 @@ class TableEncoder:
     @classmethod
     def from_dict(cls, fields: Any) -> "TableEncoder":
         """The encoder that `to_dict` wrote; every value is checked."""
-        named = isinstance(fields, dict) and (
-            set(fields) | {"times"} == {"medians", "categories", "times"}
+        named = (
+            isinstance(fields, dict)
+            and set(fields) | {"times"} == {"medians", "categories", "times"}
+            and isinstance(fields["medians"], dict)
+            and isinstance(fields["categories"], dict)
         )
         check(named, "columns must have medians and categories by name", fields)
         medians, categories = fields["medians"], fields["categories"]
-        by_name = isinstance(medians, dict) and isinstance(categories, dict)
-        check(by_name, "columns must have medians and categories by name", fields)
         check(not set(medians) & set(categories), "a column must have one type", fields)
         finite = all(type(v) in (int, float) and math.isfinite(v) for v in medians.values())
         check(finite, "medians must be finite numbers", medians)
