@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import entr
 
 from gpn.report import measure
 from gpn.report.facts import facts_of
@@ -23,7 +22,6 @@ from gpn.report.rows import (
 )
 from gpn.tables.model import TableModel
 
-FIVE_PERCENT = 4  # the index of 5 % in measure.FALSE_POSITIVE_RATES
 MAX_FUNCTION_ROWS = 8  # OOD rows among those that functions can be drawn through
 Progress = Callable[[str], Any]
 
@@ -124,7 +122,7 @@ def _ood(model: TableModel, tables: list[ScoredTable]) -> dict[str, Any]:
     reference = model.estimator.reference_scores_
     groups = {"labeled": reference, **{table.name: table.scores for table in tables}}
     linear, flags = measure.histogram(groups), measure.flags(reference, groups)
-    crowded = flags["thresholds"][FIVE_PERCENT] < 0.15 * linear["edges"][-1]
+    crowded = model.estimator.threshold(fpr=0.05) < 0.15 * linear["edges"][-1]
     return {
         "scale": "log" if crowded else "linear",
         "linear": linear,
@@ -140,7 +138,7 @@ def _class_plots(
     stored = _stored_rows(model)
     groups = {} if stored is None else {"labeled": stored}
     groups |= {table.name: table.x for table in tables}
-    entropies = {name: entr(model.estimator.predict_proba(x)).sum(1) for name, x in groups.items()}
+    entropies = {name: model.estimator.entropy(x) for name, x in groups.items()}
     quantiles = measure.class_boxes(model.estimator, np.stack([row.x for row in rows]))
     return {
         "entropy": measure.histogram(entropies),
