@@ -223,13 +223,15 @@ def _notes(encoder: TableEncoder, table: pd.DataFrame) -> Iterator[str]:
             yield f"{gaps[name]} missing values of {name!r} are the category {MISSING!r}"
 
 
+@dataclass(eq=False)
 class UnseenWarning(GPNWarning):
     """Rows hold values of a category that the labeled rows of the fit do not hold."""
 
-    def __init__(self, name: str, rows: int, total: int, example: str, known: list[str]) -> None:
-        super().__init__(name, rows, total, example, known)
-        self.name, self.rows, self.total = name, rows, total
-        self.example, self.known = example, known
+    name: str
+    rows: int
+    total: int
+    example: str
+    known: list[str]
 
     def __str__(self) -> str:
         n_more = len(self.known) - MAX_SHOWN_CATEGORIES
