@@ -47,8 +47,11 @@ class Config(metaclass=_ConfigType):
 def _current_names(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings under the names that their fields have today."""
     for old in kind.renamed.keys() & settings.keys():
+        new = kind.renamed[old]
+        if new in settings:
+            raise TypeError(f"{kind.__name__} must get {new} once, got its old name {old}, too.")
         warnings.warn(
-            f"{old} of {kind.__name__} is now called {kind.renamed[old]}.",
+            f"{old} of {kind.__name__} is now called {new}.",
             DeprecationWarning,
             stacklevel=3,
         )
