@@ -76,7 +76,7 @@ def classes() -> gpn.Task:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many damaged inputs were read, by whichever process."""
     reports = [r for group in terminalreporter.stats.values() for r in group]
-    told = [getattr(r, "user_properties", []) for r in reports if getattr(r, "when", "") == "call"]
-    counts = [sum(v for name, v in each if name == "fuzzed") for each in told]
+    found = [getattr(r, "user_properties", []) for r in reports if getattr(r, "when", "") == "call"]
+    counts = [sum(v for name, v in each if name == "fuzzed") for each in found]
     if sum(counts):
         terminalreporter.write_line(f"fuzz: {sum(counts):,} damaged inputs, all read or refused")

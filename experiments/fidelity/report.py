@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments import harness
-from gpn.plots import PALETTE
 
 PROBLEMS = ("six-points", "gap", "surface", "five-outputs")
 CLASSES = "three-classes"
@@ -58,6 +57,8 @@ def figure(path: Path = harness.RESULTS / "fidelity" / "fidelity.png") -> Path:
 
 
 def _color(method: str) -> str:
+    from gpn.plots import PALETTE
+
     fixed = {"gpn": PALETTE["ours"], "gpn-paper": PALETTE["paper"]}
     shades = [s for s in PALETTE.values() if s not in {*fixed.values(), PALETTE["truth"]}]
     rest = [name for name in NAMES if name not in fixed]

@@ -66,12 +66,14 @@ def main(folder: Path = Path("demo"), steps: int = 1500) -> None:
     console.print(distances(fitted, truth))
     plane = GPN(GPNConfig.paper(code_dim=2, **_small(steps, pool_batch=32))).fit(task, rng=0)
     posteriors = {name: posterior for name, (posterior, _) in fitted.items()}
-    for picture in (
-        figure_codes(task, plane, folder / "codes.png"),
-        figure_posterior(task, posteriors["gpn"], truth, folder / "posterior.png"),
-        figure_methods(task, {"truth": truth, **posteriors}, folder / "methods.png"),
-    ):
-        console.print(f"picture: {picture}")
+    figures = {
+        "codes.png": figure_codes(task, plane),
+        "posterior.png": figure_posterior(task, posteriors["gpn"], truth),
+        "methods.png": figure_methods(task, {"truth": truth, **posteriors}),
+    }
+    for name, figure in figures.items():
+        figure.savefig(folder / name, dpi=150)
+        console.print(f"picture: {folder / name}")
 
 
 def fit_all(task: Task, steps: int, console: Console) -> dict[str, tuple[Posterior, float]]:
@@ -98,7 +100,7 @@ def distances(fitted: dict[str, tuple[Posterior, float]], truth: GPPosterior) ->
     return table
 
 
-def figure_codes(task: Task, posterior: GPNPosterior, path: Path) -> Path:
+def figure_codes(task: Task, posterior: GPNPosterior) -> Figure:
     """The paper's Figure 1: codes on the left, their functions in the same colours on the right."""
     codes = torch.randn(60, 2, generator=torch.Generator().manual_seed(4)).to(posterior.dtype)
     figure = Figure(figsize=(9.5, 4.2), layout="constrained")
@@ -108,11 +110,10 @@ def figure_codes(task: Task, posterior: GPNPosterior, path: Path) -> Path:
     plots.code_functions(right, GRID, draws, codes)
     plots.observations(right, task).set_title("their functions g(x, z), paper preset")
     right.set(xlabel="x", ylabel="y")
-    figure.savefig(path, dpi=150)
-    return path
+    return figure
 
 
-def figure_posterior(task: Task, posterior: Posterior, truth: GPPosterior, path: Path) -> Path:
+def figure_posterior(task: Task, posterior: Posterior, truth: GPPosterior) -> Figure:
     """The GPN's 95 % band and thirty of its functions, with the exact posterior dashed."""
     figure = Figure(figsize=(9.5, 4.2), layout="constrained")
     axes = figure.subplots()
@@ -122,11 +123,10 @@ def figure_posterior(task: Task, posterior: Posterior, truth: GPPosterior, path:
     plots.outline(axes, GRID, truth.mean(GRID)[:, 0], truth.std(GRID)[:, 0])
     plots.observations(axes, task).set(xlabel="x", ylabel="y")
     axes.legend(frameon=False, loc="upper right")
-    figure.savefig(path, dpi=150)
-    return path
+    return figure
 
 
-def figure_methods(task: Task, posteriors: dict[str, Posterior], path: Path) -> Path:
+def figure_methods(task: Task, posteriors: dict[str, Posterior]) -> Figure:
     """The paper's Figure 2: 100 draws of each method and of the truth, on the same axes."""
     columns = 4
     rows = -(-len(posteriors) // columns)
@@ -141,8 +141,7 @@ def figure_methods(task: Task, posteriors: dict[str, Posterior], path: Path) -> 
         axes.set_ylim(-5, 5)
     for axes in panels[len(posteriors) :]:
         axes.set_visible(False)
-    figure.savefig(path, dpi=150)
-    return path
+    return figure
 
 
 def _small(steps: int, **train: Any) -> dict[str, Any]:

@@ -54,8 +54,18 @@ NUMBERS_ONLY = {"gp"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "joint": {"anchor": "joint", "noise_std": 0.2},
     "conditioned": {"anchor": "conditioned", "noise_std": 0.2},
-    "independent": {"anchor": "independent", "beta": 0.1, "pool_weights": "equal", "made_up": 0.0},
-    "mixture": {"anchor": "independent", "beta": 0.1, "pool_weights": "mixture", "made_up": 0.25},
+    "independent": {
+        "anchor": "independent",
+        "beta": 0.1,
+        "pool_weights": "equal",
+        "synthetic_ood": 0.0,
+    },
+    "mixture": {
+        "anchor": "independent",
+        "beta": 0.1,
+        "pool_weights": "mixture",
+        "synthetic_ood": 0.25,
+    },
     "ramps": {"trunk": gpn.MLPTrunk(widths=(8, 8), activation="relu", dropout=0.1, ramps=4)},
     "waves": {"trunk": gpn.MLPTrunk(widths=(8,), fourier=6)},
     "fixed-waves": {"trunk": gpn.MLPTrunk(widths=(8,), fourier=6, fourier_range=(0.5, 4.0))},

@@ -22,7 +22,7 @@ from tests.compat import data, models
 from tests.compat.questions import EXPECTED, answer, opened, questions_for
 
 HERE = Path(__file__).parent
-MOST_BYTES = 300_000
+MAX_BYTES = 300_000
 
 
 def main(parent: Path = HERE) -> None:
@@ -34,8 +34,8 @@ def main(parent: Path = HERE) -> None:
     (folder / EXPECTED).write_text(as_text({"rows": asked, "files": files}))
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{len(files)} model files, {size:,} bytes with their answers: {folder}")
-    if size > MOST_BYTES:
-        sys.exit(f"error: a version's files must take at most {MOST_BYTES:,} bytes, shrink some.")
+    if size > MAX_BYTES:
+        sys.exit(f"error: a version's files must take at most {MAX_BYTES:,} bytes, shrink some.")
 
 
 def write_models(folder: Path) -> list[tuple[str, str]]:

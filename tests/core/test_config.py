@@ -137,6 +137,8 @@ def test_an_old_name_still_works_with_a_warning() -> None:
         assert Renaming(old=2.0) == Renaming(new=2.0)  # type: ignore[call-arg]
     with pytest.warns(DeprecationWarning, match="now called new"):
         assert Renaming().replace(old=3.0) == Renaming(new=3.0)
+    with pytest.raises(TypeError, match="Renaming must get new once, got its old name old, too"):
+        Renaming(old=2.0, new=3.0)  # type: ignore[call-arg]
 
 
 def test_an_old_name_in_a_file_is_read_in_silence() -> None:

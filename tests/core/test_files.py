@@ -110,7 +110,7 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 
 def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
-    """Nor an editor's own file beside it, nor that of a fit whose name begins alike."""
+    """Neither an editor's own file, nor that of a fit whose name begins with the same letters."""
     names = ["fit[1]", ".fit[1].swp", ".fit[1].local", ".other.0a.gpn"]
     others = [tmp_path / name for name in names]
     others.append(Path(temporary_file(tmp_path / "fit[1].2")))

@@ -87,7 +87,7 @@ def test_the_official_zip_is_found_in_the_data_folder_itself(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("known")
-def test_a_broken_zip_beside_the_right_one_does_not_matter(tmp_path: Path) -> None:
+def test_a_broken_zip_next_to_the_right_one_does_not_matter(tmp_path: Path) -> None:
     path = write(tmp_path, lines())
     (path.parent / "a.zip").write_bytes(b"PK no zip at all")
     with zipfile.ZipFile(path.parent / "b.zip", "w") as archive:

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz.claims`: files that claim terabytes, or unfold to them, each refused.
+"""`python -m tests.fuzz.claims`: files that claim terabytes, or decompress to them, each refused.
 
 Memory is limited to a little more than the imports took, so that even room which is asked for and
 never touched is noticed. One line per file as JSON.
@@ -98,7 +98,7 @@ def _posterior() -> Claims:
     yield "widths", _model(trunk(widths=[TERA]))
     yield "many wide layers", _model(trunk(widths=[1 << 14] * 900))
     yield "many layers", _model(trunk(widths=[1] * 100_000))
-    yield "waves", _model(trunk(fourier=1 << 30))
+    yield "fourier", _model(trunk(fourier=1 << 30))
     yield "ramps", _model(trunk(ramps=1 << 30))
     yield "inputs", _model(lambda config, signature: signature.update(input_shape=[TERA]))
     yield "outputs", _model(lambda config, signature: signature.update(n_outputs=1 << 30))

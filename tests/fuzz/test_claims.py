@@ -1,4 +1,4 @@
-"""A header that claims a terabyte allocates nothing, and a bomb is refused before it unfolds."""
+"""A header that claims a terabyte allocates nothing, and a bomb is refused before it expands."""
 
 import json
 import subprocess

@@ -10,7 +10,7 @@ import pandas as pd
 import typer
 
 from gpn import methods as registered
-from gpn.cli.output import errors, print_note, print_result, row_counter, status
+from gpn.cli.output import console, errors, print_note, print_result, row_counter
 from gpn.core.pools import base as pools
 from gpn.estimators.validation import SyntheticPoolWarning
 from gpn.report import write_report
@@ -196,11 +196,11 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """A page about a model: calibration, OOD rows, and its functions, live."""
-    with errors(as_json=as_json), status("reading") as show:
+    with errors(as_json=as_json), console.status("reading") as shown:
         loaded = _load(model, device)
         unlabeled = None if pool is None else read_table(pool, loaded.encoder.categories)
         rows = read_table(table, loaded.texts)
-        write_report(loaded, rows, unlabeled, out, on_progress=show)
+        write_report(loaded, rows, unlabeled, out, on_progress=shown.update)
         result = {"rows": len(rows), "out": str(out), "bytes": out.stat().st_size}
         print_result(result, as_json=as_json)
 

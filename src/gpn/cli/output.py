@@ -8,7 +8,6 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -53,20 +52,5 @@ def _shown(value: Any) -> str:
 @contextmanager
 def row_counter() -> Iterator[Callable[[int], None]]:
     """A function that shows how many rows have been read so far, on a terminal only."""
-    if not console.is_terminal:
-        yield lambda count: None
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} rows"))
-    with Progress(*columns, console=console, transient=True) as bar:
-        row = bar.add_task("rows", total=None)
-        yield lambda count: bar.update(row, completed=count)
-
-
-@contextmanager
-def status(first: str) -> Iterator[Callable[[str], None]]:
-    """A function that shows what is being done, on a terminal only."""
-    if not console.is_terminal:
-        yield lambda text: None
-        return
-    with console.status(first) as shown:
-        yield shown.update
+    with console.status("0 rows") as shown:
+        yield lambda count: shown.update(f"{count:,} rows")

@@ -1,1 +1,1 @@
-"""What every method speaks: tasks, pools, networks, priors and posteriors. No training."""
+"""What all methods share: tasks, pools, networks, priors and posteriors. No training."""

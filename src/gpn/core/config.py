@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import warnings
 from abc import ABCMeta
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -47,8 +47,11 @@ class Config(metaclass=_ConfigType):
 def _current_names(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings under the names that their fields have today."""
     for old in kind.renamed.keys() & settings.keys():
+        new = kind.renamed[old]
+        if new in settings:
+            raise TypeError(f"{kind.__name__} must get {new} once, got its old name {old}, too.")
         warnings.warn(
-            f"{old} of {kind.__name__} is now called {kind.renamed[old]}.",
+            f"{old} of {kind.__name__} is now called {new}.",
             DeprecationWarning,
             stacklevel=3,
         )
@@ -98,13 +101,17 @@ def require_sizes(sizes: tuple[int, ...]) -> None:
 
 def require_one_of(owner: Config, name: str, choices: tuple[str, ...]) -> None:
     """Raise unless the named setting is one of `choices`."""
-    value = getattr(owner, name)
+    require_choice(name, getattr(owner, name), choices)
+
+
+def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raise unless `value` is one of `choices`; the error names the nearest one."""
     if value not in choices:
         hint = _nearest(str(value), choices)
         end = f"; {hint}" if hint else "."
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{end}")
 
 
-def _nearest(name: str, choices: list[str] | tuple[str, ...]) -> str:
+def _nearest(name: str, choices: Collection[str]) -> str:
     close = difflib.get_close_matches(name, choices, n=1)
     return f"did you mean {close[0]!r}?" if close else ""

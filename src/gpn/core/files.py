@@ -5,7 +5,8 @@ import os
 import re
 import secrets
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SUFFIX = ".gpn"
@@ -18,19 +19,21 @@ def write_atomically(path: Path, content: bytes) -> None:
     Whatever goes wrong, the file that was at `path` before stays as it was.
     """
     try:
-        _write(path, content)
+        with replacing(path) as name, open(name, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         message = _advice(path, len(content), error)
         raise OSError(*filter(None, (error.errno, message))) from error
 
 
-def _write(path: Path, content: bytes) -> None:
+@contextmanager
+def replacing(path: Path) -> Iterator[str]:
+    """The name of a temporary file, which becomes `path` unless something goes wrong."""
     name = temporary_file(path)
     try:
-        with open(name, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield name
         os.replace(name, path)
     except BaseException:
         os.unlink(name)

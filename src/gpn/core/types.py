@@ -57,6 +57,11 @@ def as_floating(values: Tensor) -> Tensor:
     return values.float() if values.dtype.itemsize < 4 else values
 
 
+def plain_copy(tensor: Tensor) -> Tensor:
+    """A contiguous copy on the CPU that shares no memory, as safetensors requires."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
 def channels_last(x: Inputs) -> Inputs:
     """Images on a GPU in the memory order that convolutions there prefer; other rows unchanged."""
     if x.ndim == 4 and x.device.type == "cuda":

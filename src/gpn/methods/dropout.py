@@ -147,7 +147,6 @@ class DropoutPosterior(Posterior):
     def restore(
         cls, config: DropoutConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "DropoutPosterior":
-        """The posterior that has these `tensors()`."""
         network = DropoutNetwork(config.trunk, signature, as_generator(0))
         network.to(tensors["layers.0.weight"]).load_state_dict(tensors)
         return cls(network, signature, config)

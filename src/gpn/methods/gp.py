@@ -237,7 +237,6 @@ class GPPosterior(GaussianPosterior):
     def restore(
         cls, config: GPConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "GPPosterior":
-        """The posterior that has this `config` and these `tensors()`."""
         return cls(tensors["x_obs"].clone(), tensors["y_obs"].clone(), signature, config)
 
     def _covariance(self, rows: Inputs) -> Float[Tensor, "n n"]:

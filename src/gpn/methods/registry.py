@@ -1,12 +1,12 @@
 """Every method by name. A method's module is imported when one of its names is first used."""
 
-import difflib
 import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from gpn.core.config import require_choice
 from gpn.core.posterior.base import Posterior
 from gpn.core.task import Task
 from gpn.core.types import Rng
@@ -81,10 +81,7 @@ def posterior_of(name: str) -> type[Posterior]:
 
 
 def _entry(name: str) -> Entry:
-    if name not in _ENTRIES:
-        close = difflib.get_close_matches(name, _ENTRIES, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise ValueError(f"a method must be one of {', '.join(_ENTRIES)}, got {name!r}{hint}")
+    require_choice("a method", name, _ENTRIES)
     return _ENTRIES[name]
 
 

@@ -290,7 +290,6 @@ class SNGPPosterior(LinearGaussianPosterior):
     def restore(
         cls, config: SNGPConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "SNGPPosterior":
-        """The posterior that has these `tensors()`."""
         weights, prefix = tensors["weights"], "network."
         network = SNGPNetwork(config, signature, as_generator(0)).to(weights)
         state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -1,13 +1,11 @@
 """What the plots share: values as tensors, the reference diagonal, and labels with a number."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Array = Tensor | np.ndarray
 
@@ -22,7 +20,7 @@ def as_tensor(values: Any) -> Tensor:
         ) from error
 
 
-def draw_diagonal(axes: "Axes") -> None:
+def draw_diagonal(axes: Axes) -> None:
     """The reference line from (0, 0) to (1, 1), once per Axes."""
     if not any(line.get_gid() == "diagonal" for line in axes.lines):
         axes.plot([0, 1], [0, 1], ":", color="0.6", linewidth=1, gid="diagonal", zorder=1)

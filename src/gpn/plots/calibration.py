@@ -1,28 +1,25 @@
 """Calibration of intervals and probabilities, selective risk, and class probabilities."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int, Shaped
+from matplotlib.axes import Axes
 
 from gpn import metrics
 from gpn.core.checks import require_shapes
 from gpn.plots.axes import Array, as_tensor, draw_diagonal, label_with
 from gpn.plots.palette import INK, PALETTE
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 def calibration(
-    axes: "Axes",
+    axes: Axes,
     draws: Float[Array, "s n o"],
     y: Float[Array, "n o"],
     *,
     color: str = PALETTE["ours"],
     label: str = "",
-) -> "Axes":
+) -> Axes:
     """The share of targets inside the middle `level` of the draws, against the level.
 
         coverage(l) = P[q_{(1−l)/2} ≤ y ≤ q_{(1+l)/2}],   on the diagonal for calibrated intervals
@@ -41,7 +38,7 @@ def calibration(
     return axes
 
 
-def _draw_chance(axes: "Axes", n: int) -> None:
+def _draw_chance(axes: Axes, n: int) -> None:
     """The range of coverage of n calibrated intervals, once per Axes."""
     if any(other.get_gid() == "chance" for other in axes.collections):
         return
@@ -54,14 +51,14 @@ def _draw_chance(axes: "Axes", n: int) -> None:
 
 
 def intervals(
-    axes: "Axes",
+    axes: Axes,
     truth: Float[Array, "n"],
     low: Float[Array, "n"],
     high: Float[Array, "n"],
     *,
     color: str = PALETTE["ours"],
     label: str = "",
-) -> "Axes":
+) -> Axes:
     """Each interval as a bar above its target; it covers the target if it crosses the diagonal."""
     at, lower, upper = as_tensor(truth), as_tensor(low), as_tensor(high)
     require_shapes(truth=(at, "n"), low=(lower, "n"), high=(upper, "n"))
@@ -76,14 +73,14 @@ def intervals(
 
 
 def reliability(
-    axes: "Axes",
+    axes: Axes,
     probabilities: Float[Array, "n c"],
     classes: Int[Array, "n"],
     *,
     bins: int = 15,
     color: str = PALETTE["ours"],
     label: str = "",
-) -> "Axes":
+) -> Axes:
     """Accuracy against confidence, bin by bin, with the calibration error in the label.
 
         ECE = Σ_b (n_b / n) |accuracy_b − confidence_b|      (Guo et al. 2017)
@@ -110,13 +107,13 @@ def reliability(
 
 
 def risk_coverage(
-    axes: "Axes",
+    axes: Axes,
     errors: Shaped[Array, "n"],
     scores: Float[Array, "n"],
     *,
     color: str = PALETTE["ours"],
     label: str | None = None,
-) -> "Axes":
+) -> Axes:
     """The mean error of the rows with the lowest scores, against their share of all rows.
 
         risk(k/n) = (1/k) Σ_{i ≤ k} error_(i),   rows in the order of their scores
@@ -136,12 +133,12 @@ def risk_coverage(
 
 
 def class_boxes(
-    axes: "Axes",
+    axes: Axes,
     probabilities: Float[Array, "s c"],
     names: Sequence[str],
     *,
     color: str = PALETTE["ours"],
-) -> "Axes":
+) -> Axes:
     """One box per class: the probability p_c = softmax(g(x, z))_c at one row, over draws of z.
 
     Boxes span the quartiles of the draws, whiskers 1.5 times as much; dots are the rest.

@@ -2,11 +2,11 @@
 
 import itertools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from torch import Tensor
 
 from gpn import metrics
@@ -14,20 +14,17 @@ from gpn.core.checks import require_count, require_shapes
 from gpn.plots.axes import Array, as_tensor, draw_diagonal, label_with
 from gpn.plots.palette import CYCLE, INK, PALETTE
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 MAX_LINEAR_RATIO = 50.0
 
 
 def roc(
-    axes: "Axes",
+    axes: Axes,
     scores_id: Float[Array, "n"],
     scores_ood: Float[Array, "m"],
     *,
     color: str = PALETTE["ours"],
     label: str = "",
-) -> "Axes":
+) -> Axes:
     """OOD rows found against false alarms as the threshold t falls, with the AUC in the label.
 
     (P[score_id ≥ t], P[score_ood ≥ t]); AUC = P[score_ood > score_id], ties counted half.
@@ -38,14 +35,14 @@ def roc(
 
 
 def roc_curve(
-    axes: "Axes",
+    axes: Axes,
     false_alarms: Float[Array, "k"],
     found: Float[Array, "k"],
     *,
     color: str = PALETTE["ours"],
     label: str | None = None,
     linewidth: float = 1.8,
-) -> "Axes":
+) -> Axes:
     """A curve of `metrics.ood_roc`, over the diagonal of random scores."""
     draw_diagonal(axes)
     at, height = as_tensor(false_alarms), as_tensor(found)
@@ -56,12 +53,12 @@ def roc_curve(
 
 
 def ood_histogram(
-    axes: "Axes",
+    axes: Axes,
     scores: Mapping[str, Float[Array, "_"]],
     *,
     bins: int = 40,
     threshold: float | None = None,
-) -> "Axes":
+) -> Axes:
     """The share of rows per bin of score, one outline per set of rows, the same bins for all.
 
     Bins and axis are logarithmic where scores are positive and most of them span a factor of fifty

@@ -1,10 +1,10 @@
 """Functions along one feature: bands, single draws, labels, and codes."""
 
 import colorsys
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from torch import Tensor
 
 from gpn.core.checks import require_shapes
@@ -12,19 +12,16 @@ from gpn.core.task import Task
 from gpn.core.types import Draws
 from gpn.plots.palette import INK, PALETTE
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 def band(
-    axes: "Axes",
+    axes: Axes,
     x: Float[Tensor, "n 1"],
     mean: Float[Tensor, "n"],
     std: Float[Tensor, "n"],
     *,
     color: str,
     label: str,
-) -> "Axes":
+) -> Axes:
     """A mean with its ±1.96 standard deviations, along one feature."""
     require_shapes(x=(x, "n d"), mean=(mean, "n"), std=(std, "n"))
     at, centre, half = (t.cpu().double().numpy() for t in (x[:, 0], mean, 1.96 * std))
@@ -34,8 +31,8 @@ def band(
 
 
 def outline(
-    axes: "Axes", x: Float[Tensor, "n 1"], mean: Float[Tensor, "n"], std: Float[Tensor, "n"]
-) -> "Axes":
+    axes: Axes, x: Float[Tensor, "n 1"], mean: Float[Tensor, "n"], std: Float[Tensor, "n"]
+) -> Axes:
     """The exact posterior over a band: mean and ±1.96 standard deviations as dashed lines."""
     require_shapes(x=(x, "n d"), mean=(mean, "n"), std=(std, "n"))
     at = x[:, 0].cpu().numpy()
@@ -47,13 +44,13 @@ def outline(
 
 
 def functions(
-    axes: "Axes",
+    axes: Axes,
     x: Float[Tensor, "n 1"],
     draws: Draws,
     *,
     colors: list[str] | str = PALETTE["ours"],
     alpha: float = 0.8,
-) -> "Axes":
+) -> Axes:
     """One thin line per draw of the first output."""
     require_shapes(x=(x, "n d"), draws=(draws, "s n o"))
     lines = draws[..., 0].cpu().numpy()
@@ -65,7 +62,7 @@ def functions(
     return axes
 
 
-def observations(axes: "Axes", task: Task) -> "Axes":
+def observations(axes: Axes, task: Task) -> Axes:
     """The labels, as crosses over everything else."""
     if task.is_classification:
         raise ValueError("labels must be numbers to be drawn, got a task of classes.")
@@ -74,7 +71,7 @@ def observations(axes: "Axes", task: Task) -> "Axes":
     return axes
 
 
-def code_plane(axes: "Axes", codes: Float[Tensor, "s 2"]) -> "Axes":
+def code_plane(axes: Axes, codes: Float[Tensor, "s 2"]) -> Axes:
     """Two-dimensional codes, coloured by `code_colors`."""
     _require_plane(codes)
     points = codes.cpu().numpy()
@@ -86,13 +83,13 @@ def code_plane(axes: "Axes", codes: Float[Tensor, "s 2"]) -> "Axes":
 
 
 def code_functions(
-    axes: "Axes",
+    axes: Axes,
     x: Float[Tensor, "n 1"],
     draws: Draws,
     codes: Float[Tensor, "s 2"],
     *,
     alpha: float = 0.8,
-) -> "Axes":
+) -> Axes:
     """The functions x → g(x, z_j), each in the colour of its code z_j in `code_plane`."""
     return functions(axes, x, draws, colors=code_colors(codes), alpha=alpha)
 

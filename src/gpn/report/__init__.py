@@ -7,24 +7,23 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from gpn.core.files import write_atomically
 from gpn.tables.column_types import TableError
 from gpn.tables.encoder import as_table
-from gpn.tables.files import temporary
+from gpn.tables.files import check_writable
 from gpn.tables.model import TableModel
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 __all__ = ["write_report"]
 
 
 def write_report(
     model: TableModel,
-    test: "DataFrame",
-    pool: "DataFrame | None" = None,
+    test: pd.DataFrame,
+    pool: pd.DataFrame | None = None,
     out: str | os.PathLike[str] = "report.html",
     *,
     on_progress: Callable[[str], Any] | None = None,
@@ -52,7 +51,7 @@ def write_report(
             f"a report needs {error.name}, which is not installed; try pip install 'gpn[report]'."
         ) from error
     path, step = Path(out), on_progress or tell or (lambda message: None)
-    os.unlink(temporary(path))  # fail before the computation if `out` cannot be written
+    check_writable(path)
     data = report_data(model, test, pool, step)
     step("writing the page")
     write_atomically(path, render(data).encode())

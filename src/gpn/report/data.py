@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from scipy.special import entr
+import pandas as pd
 
 from gpn.report import measure
 from gpn.report.facts import facts_of
@@ -22,16 +22,12 @@ from gpn.report.rows import (
 )
 from gpn.tables.model import TableModel
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-FIVE_PERCENT = 4  # the index of 5 % in measure.FALSE_POSITIVE_RATES
 MAX_FUNCTION_ROWS = 8  # OOD rows among those that functions can be drawn through
 Progress = Callable[[str], Any]
 
 
 def report_data(
-    model: TableModel, test: "DataFrame", pool: "DataFrame | None", on_progress: Progress
+    model: TableModel, test: pd.DataFrame, pool: pd.DataFrame | None, on_progress: Progress
 ) -> dict[str, Any]:
     """Everything that the page shows of the model on these tables."""
     tables = []
@@ -64,8 +60,6 @@ def report_data(
 
 def labels_of(model: TableModel, table: ScoredTable) -> tuple[Any, Array, list[str]]:
     """Indices of the rows with a usable label, those labels, and a note on the others."""
-    import pandas as pd
-
     if model.target not in table.frame.columns:
         note = f"The test table has no column {model.target!r}: what needs labels is left out."
         return np.arange(0), np.zeros(0), [note]
@@ -128,7 +122,7 @@ def _ood(model: TableModel, tables: list[ScoredTable]) -> dict[str, Any]:
     reference = model.estimator.reference_scores_
     groups = {"labeled": reference, **{table.name: table.scores for table in tables}}
     linear, flags = measure.histogram(groups), measure.flags(reference, groups)
-    crowded = flags["thresholds"][FIVE_PERCENT] < 0.15 * linear["edges"][-1]
+    crowded = model.estimator.threshold(fpr=0.05) < 0.15 * linear["edges"][-1]
     return {
         "scale": "log" if crowded else "linear",
         "linear": linear,
@@ -144,7 +138,7 @@ def _class_plots(
     stored = _stored_rows(model)
     groups = {} if stored is None else {"labeled": stored}
     groups |= {table.name: table.x for table in tables}
-    entropies = {name: entr(model.estimator.predict_proba(x)).sum(1) for name, x in groups.items()}
+    entropies = {name: model.estimator.entropy(x) for name, x in groups.items()}
     quantiles = measure.class_boxes(model.estimator, np.stack([row.x for row in rows]))
     return {
         "entropy": measure.histogram(entropies),

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpn.core.config import Config
 from gpn.methods.registry import name_of
+from gpn.report.measure import noise_std_of
 from gpn.tables.model import TableModel
 
 VARIANT = ("anchor", "codes", "generator", "pool_weights", "regularise")
@@ -58,8 +59,7 @@ def _lines(model: TableModel) -> Iterator[tuple[str, str]]:
     what = "sets of classes" if model.is_classifier else "intervals"
     yield f"{what} calibrated by", "none" if calibration is None else f"{len(calibration):,} rows"
     if not model.is_classifier and posterior.noise_std is not None:
-        noise_std = posterior.noise_std * estimator.y_scale_.scale[0]
-        yield "noise of labels (standard deviation)", f"{noise_std:.4g}"
+        yield "noise of labels (standard deviation)", f"{noise_std_of(estimator):.4g}"
 
 
 def settings(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from gpn.tables.encoder import TableEncoder
 from gpn.tables.model import TableModel
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 Array = NDArray[np.float64]
 MAX_ROWS = 50_000
@@ -27,7 +25,7 @@ class ScoredTable:
     """A table with encoded rows `x`, their OOD `scores`, and their `numbers` in the full table."""
 
     name: str
-    frame: "DataFrame"
+    frame: pd.DataFrame
     x: Array
     scores: Array
     numbers: NDArray[np.int64]
@@ -64,7 +62,7 @@ class SelectedRow:
         return None if value != value else value
 
 
-def score_table(model: TableModel, name: str, table: "DataFrame") -> ScoredTable:
+def score_table(model: TableModel, name: str, table: pd.DataFrame) -> ScoredTable:
     """The table with OOD scores; a random sample of 50,000 rows if it is longer."""
     numbers = np.arange(len(table))
     if len(table) > MAX_ROWS:

@@ -6,6 +6,7 @@ and the classmethod `restore(config, signature, tensors)`. Loading runs no code 
 """
 
 import dataclasses
+import importlib
 import json
 import os
 from dataclasses import dataclass
@@ -20,10 +21,10 @@ from torch import Tensor
 from gpn.core.files import write_atomically
 from gpn.core.posterior.base import Posterior
 from gpn.core.task import Signature
+from gpn.core.types import plain_copy
 from gpn.core.warnings import Diagnostic
 from gpn.methods.registry import name_of, posterior_of
 from gpn.saving.encoding import decode_config, encode
-from gpn.saving.loaders import loader_of
 from gpn.saving.validation import (
     AllocationLimit,
     ModelError,
@@ -36,6 +37,9 @@ from gpn.saving.validation import (
 from gpn.training.config import as_device
 
 FORMAT, VERSION = "gpn", "1"
+# Module and function, found by name because they lie in layers above this one.
+ESTIMATOR_LOADER = "gpn.estimators.persistence", "load_model"
+TABLE_LOADER = "gpn.tables.model", "load_table_model"
 
 
 @runtime_checkable
@@ -84,7 +88,8 @@ def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> An
         return restore_posterior(saved, where)
     fields = saved.json("estimator")
     is_table = isinstance(fields, dict) and "columns" in fields
-    return loader_of("table" if is_table else "estimator")(saved, where)
+    module, loader = TABLE_LOADER if is_table else ESTIMATOR_LOADER
+    return getattr(importlib.import_module(module), loader)(saved, where)
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ class SavedModel:
             "signature": json.dumps(dataclasses.asdict(posterior.signature)),
             "diagnostics": json.dumps({name: dataclasses.asdict(each) for name, each in found}),
         }
-        tensors = {name: _plain(tensor) for name, tensor in posterior.tensors().items()}
+        tensors = {name: plain_copy(tensor) for name, tensor in posterior.tensors().items()}
         return cls(Path(path), header, tensors)
 
     @classmethod
@@ -164,8 +169,3 @@ def restore_posterior(saved: SavedModel, device: torch.device) -> Posterior:
         if "diagnostics" in saved.header:
             posterior.checks = checked_diagnostics(saved.json("diagnostics"))
         return posterior
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """A copy that shares no memory with others, as the format requires."""
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)

@@ -117,13 +117,14 @@ class TableEncoder:
     @classmethod
     def from_dict(cls, fields: Any) -> "TableEncoder":
         """The encoder that `to_dict` wrote; every value is checked."""
-        named = isinstance(fields, dict) and (
-            set(fields) | {"times"} == {"medians", "categories", "times"}
+        named = (
+            isinstance(fields, dict)
+            and set(fields) | {"times"} == {"medians", "categories", "times"}
+            and isinstance(fields["medians"], dict)
+            and isinstance(fields["categories"], dict)
         )
         check(named, "columns must have medians and categories by name", fields)
         medians, categories = fields["medians"], fields["categories"]
-        by_name = isinstance(medians, dict) and isinstance(categories, dict)
-        check(by_name, "columns must have medians and categories by name", fields)
         check(not set(medians) & set(categories), "a column must have one type", fields)
         finite = all(type(v) in (int, float) and math.isfinite(v) for v in medians.values())
         check(finite, "medians must be finite numbers", medians)
@@ -222,13 +223,15 @@ def _notes(encoder: TableEncoder, table: pd.DataFrame) -> Iterator[str]:
             yield f"{gaps[name]} missing values of {name!r} are the category {MISSING!r}"
 
 
+@dataclass(eq=False)
 class UnseenWarning(GPNWarning):
     """Rows hold values of a category that the labeled rows of the fit do not hold."""
 
-    def __init__(self, name: str, rows: int, total: int, example: str, known: list[str]) -> None:
-        super().__init__(name, rows, total, example, known)
-        self.name, self.rows, self.total = name, rows, total
-        self.example, self.known = example, known
+    name: str
+    rows: int
+    total: int
+    example: str
+    known: list[str]
 
     def __str__(self) -> str:
         n_more = len(self.known) - MAX_SHOWN_CATEGORIES

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gpn.core.files import temporary_file
+from gpn.core.files import replacing, temporary_file
 from gpn.data.safe_read import max_decompressed_bytes
 from gpn.tables.column_types import TableError, are_codes, is_numeric
 from gpn.tables.encoder import TableEncoder, UnseenWarning, check_names, merge_unseen
@@ -171,25 +171,19 @@ def sample_rows(
     chunk more than twice `max_rows`.
     """
     rng, count = np.random.default_rng(0), 0
-    rows: list[pd.DataFrame] = []
-    keys: list[Any] = []
+    sampled: list[pd.DataFrame] = []
     for chunk in read_chunks(path, texts):
-        rows.append(chunk)
-        keys.append(rng.random(len(chunk)))
-        if sum(map(len, rows)) > 2 * max_rows:
-            rows, keys = _with_lowest_keys(rows, keys, max_rows)
+        sampled.append(chunk.set_index(rng.random(len(chunk))))
+        if sum(map(len, sampled)) > 2 * max_rows:
+            sampled = [_with_lowest_keys(pd.concat(sampled), max_rows)]
         count += len(chunk)
         on_rows(count)
-    rows, _ = _with_lowest_keys(rows, keys, max_rows)
-    return rows[0].reset_index(drop=True), count
+    return _with_lowest_keys(pd.concat(sampled), max_rows).reset_index(drop=True), count
 
 
-def _with_lowest_keys(rows: list[Any], keys: list[Any], max_rows: int) -> tuple[list[Any], ...]:
-    table, drawn = pd.concat(rows, ignore_index=True), np.concatenate(keys)
-    if len(drawn) <= max_rows:
-        return [table], [drawn]
-    low = np.sort(np.argpartition(drawn, max_rows)[:max_rows])
-    return [table.iloc[low]], [drawn[low]]
+def _with_lowest_keys(table: pd.DataFrame, max_rows: int) -> pd.DataFrame:
+    """The rows with the lowest keys, which are the index, in their order."""
+    return table[table.index.to_series().rank(method="first") <= max_rows]
 
 
 def map_table(
@@ -250,32 +244,22 @@ def _refuse_overwriting(table: pd.DataFrame, result: pd.DataFrame) -> None:
 def table_writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     """A function that writes the next chunk; the table appears at `path` once it is complete."""
     make = _ParquetWriter if _is_parquet(path) else _CsvWriter
-    name = temporary(path)
-    try:
-        with closing(make(name, path.suffix)) as writer:
-            yield writer.write
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    check_writable(path)
+    with replacing(path) as name, closing(make(name, path.suffix)) as writer:
+        yield writer.write
 
 
-def temporary(path: Path) -> str:
-    """The name of a new, empty file in the folder of `path`, or an error that says why not."""
+def check_writable(path: Path) -> None:
+    """Raise where no file can be written to `path`: better before the work than after it."""
     if path.is_dir():
         raise TableError(f"--out must be a file, got the folder {path}; name a file in it.")
     try:
-        return temporary_file(path)
+        os.unlink(temporary_file(path))
     except OSError as error:
         raise TableError(
             f"the folder of {path} must exist and be writable, got {error.strerror}; "
             "choose another --out."
         ) from error
-
-
-def check_writable(path: Path) -> None:
-    """Raise where no file can be written to `path`: better before the work than after it."""
-    os.unlink(temporary(path))
 
 
 class _CsvWriter:

@@ -94,17 +94,15 @@ class CheckpointSession:
             for number, run in enumerate(self.runs)
             for name, tensor in run.tensors.items()
         }
-        write_atomically(self.path, to_bytes(tensors, metadata=self._header()))
-        now = time.monotonic()
-        self.due = now + max(self.every, (now - started) / MAX_WRITING_SHARE)
-
-    def _header(self) -> dict[str, str]:
-        return {
+        header = {
             "format": FORMAT,
             "version": VERSION,
             "facts": json.dumps(self.facts),
             "trainings": json.dumps([run.facts for run in self.runs]),
         }
+        write_atomically(self.path, to_bytes(tensors, metadata=header))
+        now = time.monotonic()
+        self.due = now + max(self.every, (now - started) / MAX_WRITING_SHARE)
 
     def close(self) -> None:
         """Remove the file, unless a run was stopped that can be resumed."""

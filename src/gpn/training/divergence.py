@@ -7,7 +7,6 @@ from typing import Any
 from torch import nn
 
 from gpn.training.config import TrainConfig
-from gpn.training.progress import OnProgress
 from gpn.training.state import TrainingState
 
 RISE_FACTOR = 10.0
@@ -28,31 +27,21 @@ class TrainingDiverged(FloatingPointError):
         self.posterior: Any = None
 
 
-@dataclass(frozen=True)
-class LossMonitor:
-    """Reads the loss at some fifty checks: reports progress, and raises where it diverges."""
-
-    config: TrainConfig
-    on_progress: OnProgress
-
-    def check(self, state: TrainingState) -> None:
-        self.on_progress(state.step, self.config.steps, self._check(state))
-
-    def _check(self, state: TrainingState) -> dict[str, float]:
-        """The loss terms of this step, once all since the last check are known to be finite."""
-        losses = state.read()
-        fault = first_fault(losses, state.step, finite_weights=state.weights_are_finite())
-        totals = [sum(terms.values()) for terms in losses]
-        if fault is not None:
-            n_finite = max(0, fault.step - state.step + len(losses) - 1)
-            before = totals[:n_finite] or [state.best.smoothed]
-            lowest, last = min(state.best.lowest, *before), before[-1]
-            good = state.best.restore()
-            message = _explanation(fault, lowest, last, self.config, good)
-            raise TrainingDiverged(message, fault.step, fault.term, state.module, good)
-        state.history.checks.append({"step": state.step, **losses[-1]})
-        state.best.check(totals, state.step)
-        return losses[-1]
+def check_losses(state: TrainingState, config: TrainConfig) -> dict[str, float]:
+    """The loss terms of this step, once all since the last check are known to be finite."""
+    losses = state.read()
+    fault = first_fault(losses, state.step, finite_weights=state.weights_are_finite())
+    totals = [sum(terms.values()) for terms in losses]
+    if fault is not None:
+        n_finite = max(0, fault.step - state.step + len(losses) - 1)
+        before = totals[:n_finite] or [state.best.smoothed]
+        lowest, last = min(state.best.lowest, *before), before[-1]
+        good = state.best.restore()
+        message = _explanation(fault, lowest, last, config, good)
+        raise TrainingDiverged(message, fault.step, fault.term, state.module, good)
+    state.history.checks.append({"step": state.step, **losses[-1]})
+    state.best.check(totals, state.step)
+    return losses[-1]
 
 
 @dataclass(frozen=True)

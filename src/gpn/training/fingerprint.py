@@ -21,9 +21,10 @@ def fingerprint(config: Config, task: Task, rng: Rng, device: torch.device) -> d
 
     Functions (samplers, datasets, augmentation) are represented by some of their outputs.
     """
+    augmented = task.augmented(task.x_obs[:SAMPLE_ROWS], as_generator(0, task.x_obs.device))
     return {
         "configuration": _hash(repr(config), *_weights(config)),
-        "labels": _hash(task.x_obs, task.y_obs, task.n_outputs, *_augmented(task)),
+        "labels": _hash(task.x_obs, task.y_obs, task.n_outputs, augmented),
         "pool": "none" if task.pool is None else _hash(*_pool(task.pool)),
         "seed": _seed(rng),
         "device": str(device),
@@ -43,11 +44,6 @@ def _seed(rng: Rng) -> str:
 def _pool(pool: Pool) -> Iterator[Any]:
     yield type(pool).__name__
     yield pool.rows if isinstance(pool, TensorPool) else pool.draw(SAMPLE_ROWS, as_generator(0))
-
-
-def _augmented(task: Task) -> Iterator[Tensor]:
-    if task.augment is not None:
-        yield task.augmented(task.x_obs[:SAMPLE_ROWS], as_generator(0, task.x_obs.device))
 
 
 def _weights(value: Any) -> Iterator[Tensor]:

@@ -11,7 +11,7 @@ from gpn.training.checkpoint import CheckpointSession
 from gpn.training.config import TrainConfig
 from gpn.training.cuda_graphs import GraphedStep, Rows, TrainStep, supports_graphs
 from gpn.training.distributed import ProcessGroup
-from gpn.training.divergence import LossMonitor
+from gpn.training.divergence import check_losses
 from gpn.training.progress import OnProgress, no_progress
 from gpn.training.state import History, LossTerms, Stream, Terms, TrainingState
 from gpn.training.torch_state import matmul_precision
@@ -48,7 +48,6 @@ def train(
         step = TrainStep(lambda: (), step, graph_safe=False)
     optimiser, schedule = optimiser_of(module, config, undecayed)
     state = TrainingState(module, optimiser, schedule, config.steps, streams)
-    monitor = LossMonitor(config, on_progress)
     if session is not None:
         session.resume(state)
     backward = backward_pass(step, optimiser, config)
@@ -61,7 +60,7 @@ def train(
             schedule.step()
             state.record(terms)
             if state.check_is_due:
-                monitor.check(state)
+                on_progress(state.step, config.steps, check_losses(state, config))
             if session is not None:
                 session.after_step(state)
     except KeyboardInterrupt:

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from gpn.core.types import plain_copy
+
 Terms = dict[str, Tensor]
 SMOOTHING = 0.05
 CHECKS = 50
@@ -150,7 +152,7 @@ class TrainingState:
         if not self.finished:
             more, extra = self._unfinished()
             facts, tensors = {**facts, **more}, {**tensors, **extra}
-        return Snapshot(facts, {name: _plain(tensor) for name, tensor in tensors.items()})
+        return Snapshot(facts, {name: plain_copy(tensor) for name, tensor in tensors.items()})
 
     def _unfinished(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What only the steps to come need."""
@@ -195,8 +197,3 @@ class TrainingState:
 
 def _prefixed(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {f"{name}/{key}": tensor for key, tensor in tensors.items()}
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """A contiguous copy on the CPU that shares no memory."""
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)

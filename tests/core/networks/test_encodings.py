@@ -1,4 +1,4 @@
-"""What stands before a trunk's first layer: waves, and ramps."""
+"""Encodings before a trunk's first layer: random Fourier features, and ramps."""
 
 import math
 from pathlib import Path
@@ -11,18 +11,18 @@ from gpn.core.networks.encodings import PiecewiseLinearEncoding, RandomFourierFe
 from tests.core.networks.test_networks import seeded
 
 
-def test_waves_are_features_of_a_gaussian_kernel() -> None:
+def test_cosines_are_features_of_a_gaussian_kernel() -> None:
     """At one scale w ~ N(0, s²/d I), E[cos(w·x + c) cos(w·x' + c)] = ½ exp(−s² ‖x − x'‖² / 2d)."""
     scale, count = 0.7, 100_000
     x = torch.randn(5, 2, generator=seeded(1))
-    waves = RandomFourierFeatures(2, count, (scale, scale), seeded())(x)[:, 2:]
-    products = waves[:, None] * waves[None]
+    cosines = RandomFourierFeatures(2, count, (scale, scale), seeded())(x)[:, 2:]
+    products = cosines[:, None] * cosines[None]
     exact = 0.5 * torch.exp(-(scale**2) * torch.cdist(x, x).square() / 4)
     error = products.std(-1) / math.sqrt(count)
     assert ((products.mean(-1) - exact).abs() / error).max() < 5
 
 
-def test_wave_frequencies_spread_evenly_on_a_log_scale() -> None:
+def test_frequencies_spread_evenly_on_a_log_scale() -> None:
     """w = s N(0, 1) with log s ~ U[log a, log b] has E[w²] = (b² − a²) / (2 log(b/a))."""
     low, high = 0.5, 8.0
     squared = (
@@ -33,12 +33,12 @@ def test_wave_frequencies_spread_evenly_on_a_log_scale() -> None:
     assert abs(float(squared.mean()) - exact) < 5 * error
 
 
-def test_waves_stand_beside_the_input() -> None:
+def test_the_features_hold_the_input_and_the_cosines() -> None:
     module, size = gpn.MLPTrunk(fourier=6).features((2, 3), seeded())
     x = torch.randn(4, 2, 3, generator=seeded(1))
     assert size == 6 + 6
     assert torch.equal(module(x)[:, :6], x.flatten(1))
-    assert list(module.parameters()) == [], "the waves are fixed, not trained"
+    assert list(module.parameters()) == [], "the frequencies are fixed, not trained"
 
 
 @pytest.mark.parametrize("name", ["fourier", "ramps"])
@@ -86,6 +86,6 @@ class TestRamps:
             again = gpn.load(tmp_path / "ramps.gpn")
             assert torch.equal(again.mean(x), posterior.mean(x))
 
-    def test_not_together_with_waves(self) -> None:
+    def test_not_together_with_fourier_features(self) -> None:
         with pytest.raises(ValueError, match=r"ramps, not both, got fourier=2 and ramps=3"):
             gpn.MLPTrunk(fourier=2, ramps=3)

@@ -16,7 +16,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 class Counted(Dataset):
-    """Row i is (i, i²), with a label beside it if asked for; remembers which rows were read."""
+    """Row i is (i, i²), with a label if asked for; remembers which rows were read."""
 
     def __init__(self, length: int, *, labeled: bool = False) -> None:
         self.length = length

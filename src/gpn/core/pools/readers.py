@@ -145,10 +145,8 @@ class ParquetRows(FileRows):
 
     def read(self, indices: NDArray[np.int64]) -> Array:
         assert self.group_ends is not None
-        ends, rows = (
-            self.group_ends.numpy(),
-            np.empty((len(indices), len(self.columns)), self.dtype),
-        )
+        ends = self.group_ends.numpy()
+        rows = np.empty((len(indices), len(self.columns)), self.dtype)
         groups = np.searchsorted(ends, indices, side="right")
         with self._opened() as file:
             for group in np.unique(groups):

@@ -189,7 +189,6 @@ class DKLPosterior(LinearGaussianPosterior):
     def restore(
         cls, config: DKLConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "DKLPosterior":
-        """The posterior that has these `tensors()`."""
         embedding, prefix = Embedding(config, signature, as_generator(0)), "embedding."
         state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         example = next(value for value in state.values() if value.is_floating_point())

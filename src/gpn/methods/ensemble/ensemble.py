@@ -206,7 +206,6 @@ class EnsemblePosterior(Posterior):
     def restore(
         cls, config: EnsembleConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "EnsemblePosterior":
-        """The posterior that has these `tensors()`."""
         networks = Members(config.trunk, signature, config.n_members, as_generator(0))
         networks.to(tensors["layers.0.weight"]).load_state_dict(tensors)
         return cls(networks, signature, config)

@@ -185,6 +185,5 @@ class MCMCPosterior(Posterior):
     def restore(
         cls, config: MCMCConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "MCMCPosterior":
-        """The posterior that has these `tensors()`."""
         acceptance = float(tensors["acceptance"])
         return cls(tensors["kept"], acceptance, tensors["probes"], signature, config)
