@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gpn.core.config import require_counts, require_not_negative, require_one_of, require_positive
 from gpn.core.priors.kernel import EXPECTATIONS
 from gpn.core.priors.prior import PriorSpec
-from gpn.core.types import Inputs
+from gpn.core.types import Inputs, Outputs
 
 ACTIVATION_MODULES = {"erf": torch.erf, "tanh": torch.tanh, "relu": torch.relu}
 
@@ -27,6 +27,9 @@ class ARDPrior(PriorSpec):
     height, bias, linear
         Variances of the last layer's weights (times its width), of the hidden units' biases, and
         of the linear part at a row of length √d.
+    mean_columns
+        So many of the last columns are the prior's mean, one for each output: predictions of
+        another model. 0 is a mean of zero.
     width
         Hidden units of the functions that `sample` draws; the kernel has infinitely many.
     """
@@ -35,6 +38,7 @@ class ARDPrior(PriorSpec):
     height: float = 1.0
     bias: float = 1.0
     linear: float = 0.0
+    mean_columns: int = 0
     activation: str = "erf"
     width: int = 4096
 
@@ -46,6 +50,10 @@ class ARDPrior(PriorSpec):
         scales = self.column_scales
         if not scales or not all(0 < scale < math.inf for scale in scales):
             raise ValueError(f"column_scales must be positive numbers, got {scales!r:.200}.")
+        if not 0 <= self.mean_columns < len(scales):
+            raise ValueError(
+                f"mean_columns must be some of the {len(scales)} columns, got {self.mean_columns}."
+            )
 
     @property
     def has_kernel(self) -> bool:
@@ -61,6 +69,12 @@ class ARDPrior(PriorSpec):
         nonlinear = EXPECTATIONS[self.activation](hidden, hidden, hidden)
         return self.height * nonlinear + self.linear / len(self.column_scales) * squares
 
+    def mean(self, x: Inputs, n_outputs: int) -> Outputs:
+        """E[f(x)]."""
+        if self.mean_columns == 0:
+            return x.new_zeros(len(x), n_outputs)
+        return x[:, -self.mean_columns :]
+
     def network(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
         with torch.device("meta"):
             return _Network(input_shape[0], self.width, n_outputs, self.activation)
@@ -74,16 +88,15 @@ class ARDPrior(PriorSpec):
             "linear.weight": by_column * (self.linear / len(self.column_scales)),
         }
 
-    def hidden_features(self, x: Inputs, rng: torch.Generator) -> "RandomFeatures":
-        """Features h(x) with Cov[f(x), f(x')] ≈ h(x)·h(x'): those of one drawn hidden layer."""
-        return RandomFeatures(self, rng, x)
-
     def _scaled(self, x: Inputs) -> Float[Tensor, "n d"]:
         return x.flatten(1) / x.new_tensor(self.column_scales)
 
 
 class RandomFeatures:
-    """h(x) = [√(height/width) φ(W a + c), √(linear/d) a] with W and c drawn once."""
+    """Features with Cov[f(x), f(x')] ≈ h(x)·h(x'), from one hidden layer W, c that is drawn once:
+
+    h(x) = [√(height/width) φ(W a + c), √(linear/d) a]
+    """
 
     def __init__(self, prior: ARDPrior, rng: torch.Generator, like: Tensor) -> None:
         d = len(prior.column_scales)

@@ -2,8 +2,8 @@
 
     θ* = argmax  log N(y; 0, K_θ + σ² I) + log p(θ)
 
-over at most a thousand labels, by L-BFGS. p(θ) is wide, and decides only what the labels leave open.
-For the gradient  ∂/∂K = (K⁻¹ − αα ᵀ)/2,  α = K⁻¹y,  is passed back through the kernel.
+over at most a thousand labels, by L-BFGS; p(θ) is wide, and decides what the labels leave open.
+Its gradient in K,  (ααᵀ − K⁻¹)/2  with  α = K⁻¹y,  is passed back through the kernel.
 """
 
 import math
@@ -33,8 +33,8 @@ LOG_SCALE_STD = 3**0.5
 LOG_HEIGHT, LOG_BIAS, LOG_LINEAR = (1.0, 2.0), (0.0, 1.5), (-2.0, 3.0)
 LOG_NOISE = (LOG_NOISE_MEAN, 3.0)
 NAMES = ("height", "bias", "linear", "noise")
-BOUNDS = {"scale": 9.0, "height": (-6.0, 8.0), "bias": (-8.0, 6.0), "linear": (-12.0, 8.0)}
-NOISE_BOUNDS = (-14.0, 1.5)
+LOG_SCALE_RANGE = 9.0  # on both sides of the usual scale
+LOG_RANGES = [(-6.0, 8.0), (-8.0, 6.0), (-12.0, 8.0), (-14.0, 1.5)]  # in the order of NAMES
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,24 @@ def learn_ard_prior(
     *,
     groups: Sequence[int] | None = None,
     start: LearntPrior | None = None,
+    mean_columns: int = 0,
     activation: str = "erf",
 ) -> LearntPrior:
     """The prior of the largest evidence for labels of about unit variance.
 
     Columns of one group share a scale (`groups` has a number per column): those of one category.
-    A search may `start` from an earlier answer, for fewer columns too: new ones get the usual scale.
+    A search may `start` from an earlier answer, also one for fewer columns.
     """
     x, y = x.flatten(1).double(), y.double()
+    if mean_columns:
+        y = y - x[:, -mean_columns:]
     order = torch.randperm(len(x), generator=as_generator(0))[:MAX_LABELS].to(x.device)
-    search = _Search(x[order], y[order], _groups(groups, x.shape[1]), activation)
+    search = _Search(x[order], y[order], _groups(groups, x.shape[1]), mean_columns, activation)
     point = search.start(start)
     if start is None and len(x) > 2 * MAX_FIRST_LABELS:
         few = order[:MAX_FIRST_LABELS]
-        point = _Search(x[few], y[few], search.groups, activation).run(point, FIRST_STEPS)
+        few_search = _Search(x[few], y[few], search.groups, mean_columns, activation)
+        point = few_search.run(point, FIRST_STEPS)
         return search.answer(search.run(point, STEPS))
     return search.answer(search.run(point, STEPS if start is not None else FIRST_STEPS + STEPS))
 
@@ -83,8 +87,11 @@ def _groups(groups: Sequence[int] | None, n_columns: int) -> Tensor:
 class _Search:
     """−log p(y, θ) / n, and its gradient, on some labels."""
 
-    def __init__(self, x: Inputs, y: Outputs, groups: Tensor, activation: str) -> None:
+    def __init__(
+        self, x: Inputs, y: Outputs, groups: Tensor, mean_columns: int, activation: str
+    ) -> None:
         self.x, self.y, self.groups, self.activation = x, y, groups, activation
+        self.mean_columns = mean_columns
         self.n_scales = int(groups.max()) + 1
         self.usual_scale = 0.5 * math.log(x.shape[1] / 5)
         means = [self.usual_scale] * self.n_scales
@@ -108,10 +115,8 @@ class _Search:
         return np.clip(point.cpu().numpy(), *np.array(self.bounds()).T)
 
     def bounds(self) -> list[tuple[float, float]]:
-        half = BOUNDS["scale"]
-        scale = self.usual_scale - half, self.usual_scale + half
-        others = BOUNDS["height"], BOUNDS["bias"], BOUNDS["linear"], NOISE_BOUNDS
-        return [scale] * self.n_scales + list(others)  # type: ignore[operator]
+        scale = self.usual_scale - LOG_SCALE_RANGE, self.usual_scale + LOG_SCALE_RANGE
+        return [scale] * self.n_scales + LOG_RANGES
 
     def run(self, point: Parameters, steps: int) -> Parameters:
         options = {"maxiter": steps, "maxfun": 2 * steps}
@@ -149,6 +154,7 @@ class _Search:
             height=height,
             bias=bias,
             linear=linear,
+            mean_columns=self.mean_columns,
             activation=self.activation,
         )
         evidence, _ = log_evidence_and_gradient(self._gram(theta), self.y)

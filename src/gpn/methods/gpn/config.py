@@ -31,7 +31,10 @@ class GPNConfig(Config):
         "spectral": the prior's eigenfunctions are the code's axes, every z has its prior function.
         "learnt": the paper's k stored prior networks, each with a learnt code.
     generator
-        "affine": b(x) + A(x) z, moments in closed form. "concat": the paper's.
+        "closed-form": a prior with a scale per column, conditioned on the labels by linear
+        algebra, without training (regression on tables). "affine": a network b(x) + A(x) z,
+        moments in closed form. "concat": the paper's network. "auto" is "closed-form" under an
+        `ARDPrior` of targets where nothing is set that only a network has, else "affine".
     target_noise, noise_std
         One fixed N(0, noise_std²) draw per label and anchor; noise_std None is learnt wherever
         the fit needs it: with joint or conditioned anchors, target noise, or a search for β.
@@ -66,7 +69,7 @@ class GPNConfig(Config):
 
     anchor: str = "auto"
     codes: str = "spectral"
-    generator: str = "affine"
+    generator: str = "auto"
     target_noise: bool | None = None
     noise_std: float | None = None
     beta: float | None = None
@@ -87,7 +90,7 @@ class GPNConfig(Config):
     def __post_init__(self) -> None:
         require_one_of(self, "anchor", ("auto", "joint", "conditioned", "independent"))
         require_one_of(self, "codes", ("spectral", "learnt"))
-        require_one_of(self, "generator", ("affine", "concat"))
+        require_one_of(self, "generator", ("auto", "closed-form", "affine", "concat"))
         require_one_of(self, "pool_weights", ("auto", "mixture", "equal"))
         require_one_of(self, "pairing", ("every", "one"))
         require_counts(self, "n_axes", "noise_axes", "n_anchors", "code_dim", "reference_rows")
@@ -118,7 +121,7 @@ class GPNConfig(Config):
                 "mixture weights belong to independent anchors with spectral codes, got "
                 f"anchor={self.anchor!r} and codes={self.codes!r}; use pool_weights='equal'."
             )
-        if self.anchor == "conditioned" and (self.codes, self.generator) != ("spectral", "affine"):
+        if self.anchor == "conditioned" and not self.is_affine_spectral:
             raise ValueError(
                 "conditioned anchors need codes='spectral' and generator='affine', got "
                 f"codes={self.codes!r} and generator={self.generator!r}."
@@ -153,7 +156,18 @@ class GPNConfig(Config):
     @property
     def is_affine_spectral(self) -> bool:
         """Whether the expectation over z has a closed form."""
-        return (self.codes, self.generator) == ("spectral", "affine")
+        return self.codes == "spectral" and self.generator in ("auto", "affine")
+
+    @property
+    def needs_network(self) -> bool:
+        """Whether a setting is given that only a trained generator has."""
+        given = self.trunk, self.train, self.beta, self.synthetic_ood, self.target_noise
+        usual = self.anchor, self.codes, self.pool_weights, self.pairing
+        return (
+            self.generator in ("affine", "concat")
+            or any(value is not None for value in given)
+            or usual != ("auto", "spectral", "auto", "every")
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

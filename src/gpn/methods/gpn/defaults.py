@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gpn.core.networks.trunks import ConvTrunk, MLPTrunk, Trunk
+from gpn.core.priors.ard import ARDPrior
 from gpn.core.priors.prior import MLPPrior, PriorSpec
 from gpn.core.task import Task
 from gpn.methods.gpn.config import GPNConfig, ResolvedConfig
@@ -125,6 +126,9 @@ def regime_of(config: GPNConfig, task: Task, anchor: str, weights: str) -> Regim
 
 def resolve(config: GPNConfig, task: Task) -> ResolvedConfig:
     """The configuration with everything but β and the noise chosen for the task."""
+    generator = config.generator
+    if generator == "auto":
+        generator = "closed-form" if has_closed_form(config, task) else "affine"
     anchor = _anchor(config, task) if config.anchor == "auto" else config.anchor
     if anchor == "conditioned" and task.is_classification:
         raise ValueError(
@@ -141,6 +145,7 @@ def resolve(config: GPNConfig, task: Task) -> ResolvedConfig:
     train = config.train or TrainConfig(**{"steps": steps, **regime.train})
     known = {name: value for name, value in vars(config).items() if value is not None}
     chosen = {
+        "generator": generator,
         "anchor": anchor,
         "pool_weights": weights,
         "target_noise": _target_noise(config, task, anchor),
@@ -150,6 +155,24 @@ def resolve(config: GPNConfig, task: Task) -> ResolvedConfig:
         **_synthetic(config, task, regime),
     }
     return ResolvedConfig(**{**known, **chosen})
+
+
+def has_closed_form(config: GPNConfig, task: Task) -> bool:
+    """Whether the posterior is found by conditioning a kernel, and not by training."""
+    if config.generator != "closed-form":
+        return isinstance(config.prior, ARDPrior) and is_table_of_targets(config, task)
+    if task.is_classification or len(task.input_shape) != 1:
+        raise ValueError(
+            "generator='closed-form' needs targets of rows (n, d), got "
+            f"{'classes' if task.is_classification else 'targets'} of inputs {task.input_shape}; "
+            "use generator='auto'."
+        )
+    return True
+
+
+def is_table_of_targets(config: GPNConfig, task: Task) -> bool:
+    """Whether nothing stands against the closed form: neither the task nor a setting."""
+    return not (task.is_classification or len(task.input_shape) != 1 or config.needs_network)
 
 
 def preferred_dtype(n_labels: int, input_shape: tuple[int, ...]) -> torch.dtype:

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from gpn.core.warnings import (
@@ -55,6 +55,15 @@ class LabelVariance:
     leave_one_out: Float[Tensor, "N"]
 
 
+@dataclass(frozen=True)
+class UnseenLabels:
+    """Mean and variance of the function at labels `rows`, by a posterior that has not seen them."""
+
+    rows: Int[Tensor, "u"]
+    mean: Float[Tensor, "u o"]
+    variance: Float[Tensor, "u o"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class FitReport:
     """What a fit found out; what its variant does not have is None.
@@ -63,6 +72,10 @@ class FitReport:
         The share of the prior's variance at pool rows that the code axes hold.
     posterior_explained_variance
         The same of the conditioned posterior.
+    unseen
+        Labels as they are predicted without themselves (closed form only).
+    at_edge
+        Hyperparameters that the search for a prior left at the end of their range.
     jitter, added_jitter
         What joint anchors add to the diagonal of Σ_Ŷ, and what a factor needed beyond that.
     """
@@ -75,6 +88,8 @@ class FitReport:
     synthetic_rows: int = 0
     codes: CodeMoments | None = None
     label_variance: LabelVariance | None = None
+    unseen: UnseenLabels | None = None
+    at_edge: tuple[str, ...] = ()
     jitter: float | None = None
     added_jitter: float = 0.0
 

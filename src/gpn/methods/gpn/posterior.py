@@ -8,18 +8,24 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gpn.core.chunks import join_chunks
+from gpn.core.chunks import chunk_size, join_chunks, map_chunks
 from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk, Trunk
-from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior
+from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior, require_draws
 from gpn.core.posterior.finite_rows import deferred_check
 from gpn.core.posterior.gaussian import GaussianPosterior
+from gpn.core.priors.ard import ARDPrior
+from gpn.core.priors.cholesky import cholesky
 from gpn.core.task import Signature
-from gpn.core.types import Inputs, Outputs, Rng, as_generator, channels_last, normal
+from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, channels_last, normal
 from gpn.methods.gpn.config import GPNConfig, ResolvedConfig
 from gpn.methods.gpn.fit_report import FitReport, diagnose
 from gpn.methods.gpn.model.generator import AffineGenerator, ConcatGenerator, Generator
+from gpn.methods.gpn.model.kernel_generator import KernelGenerator, exact_root
 
 T = TypeVar("T")
+
+MAX_EXACT_ROWS = 1000
+SAMPLE_JITTER = 1e-8
 
 
 class GPNPosterior(Posterior):
@@ -54,6 +60,8 @@ class GPNPosterior(Posterior):
         config: GPNConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "GPNPosterior":
         """The posterior whose `tensors` these are."""
+        if config.generator == "closed-form":
+            return _restored_closed_form(config, signature, tensors)
         state = dict(tensors)
         generator = build_generator(config, signature, int(state.pop("code_dim")), as_generator(0))
         example = next(value for name, value in state.items() if name.endswith("weight"))
@@ -96,6 +104,21 @@ def make_posterior(
     config = config.public() if isinstance(config, ResolvedConfig) else config
     make = AffinePosterior if isinstance(generator, AffineGenerator) else ConcatPosterior
     return make(generator, signature, config, config.noise_std, fit_report)
+
+
+def _restored_closed_form(
+    config: GPNConfig, signature: Signature, tensors: dict[str, Tensor]
+) -> "ClosedFormPosterior":
+    """From landmarks and weights; the root is computed again where landmarks are the labels."""
+    landmarks, weights = tensors["landmarks"].clone(), tensors["weights"].clone()
+    assert isinstance(config.prior, ARDPrior)
+    is_exact = "root" not in tensors
+    if is_exact:
+        root = exact_root(config.prior, landmarks, config.noise_std or 0.0)
+    else:
+        root = tensors["root"].clone()
+    generator = KernelGenerator(config.prior, landmarks, weights, root, is_exact=is_exact)
+    return ClosedFormPosterior(generator, signature, config, config.noise_std)
 
 
 class ConcatPosterior(GPNPosterior):
@@ -142,3 +165,48 @@ class AffinePosterior(GaussianPosterior, GPNPosterior):
         """`compute` of each chunk of the rows; the generator's columns of a chunk fit in memory."""
         n_columns = self.generator.n_columns
         return self._evaluate(x, lambda rows: self._map(compute, rows, n_columns))
+
+
+class ClosedFormPosterior(GaussianPosterior, GPNPosterior):
+    """Of a kernel conditioned on labels: moments in closed form, draws by Matheron's rule."""
+
+    generator: KernelGenerator
+
+    def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
+        """In closed form; `n` and `rng` play no part."""
+        rows, size = self._rows(x), len(self.generator.landmarks)
+        with torch.no_grad():
+            means, variances = zip(
+                *map_chunks(self.generator.moments, rows, chunk_size(size, self.device, len(rows))),
+                strict=True,
+            )
+        return join_chunks(list(means)), join_chunks(list(variances))
+
+    def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
+        """The mean alone, at a fraction of the variance's cost."""
+        rows, size = self._rows(x), len(self.generator.landmarks)
+        with torch.no_grad():
+            chunks = map_chunks(self.generator.mean, rows, chunk_size(size, self.device, len(rows)))
+        return join_chunks(chunks)
+
+    @torch.no_grad()
+    def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:
+        return self.generator.covariance(self._rows(x)).expand(self.n_outputs, -1, -1)
+
+    @torch.no_grad()
+    def sample(self, x: Any, n: int = 100, rng: Rng = None) -> Draws:
+        """Joint draws at the rows of `x`: exact ones, where their covariance can be factored."""
+        rows, generator = self._rows(x), as_generator(rng, self.device)
+        if not 0 < len(rows) <= MAX_EXACT_ROWS:
+            return super().sample(rows, n, rng)
+        matrix = self.generator.covariance(rows)
+        matrix.diagonal().add_(SAMPLE_JITTER * float(matrix.diagonal().max()) + 1e-12)
+        noise = normal((require_draws(n), len(rows), self.n_outputs), generator, rows)
+        return self.generator.mean(rows) + cholesky(matrix, "the covariance at the rows") @ noise
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Landmarks and weights; and the root of the reduction, where it is not theirs alone."""
+        state = self.generator.state_dict()
+        if self.generator.is_exact:
+            del state["root"]
+        return state

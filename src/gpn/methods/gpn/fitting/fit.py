@@ -6,6 +6,7 @@ from gpn.core.warnings import warn_doubtful
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.fit_report import WARNINGS
 from gpn.methods.gpn.fitting.build import build
+from gpn.methods.gpn.fitting.closed_form import fit_closed_form
 from gpn.methods.gpn.fitting.context import FitContext
 from gpn.methods.gpn.fitting.select import select
 from gpn.methods.gpn.posterior import GPNPosterior
@@ -33,6 +34,8 @@ class GPN:
         """
         start = FitContext.start(self.config, task, rng, progress=progress, checkpoint=checkpoint)
         with start as context:
+            if context.config.generator == "closed-form":
+                return fit_closed_form(context)
             context = select(context)
             problem = build(context)
             history = problem.train()

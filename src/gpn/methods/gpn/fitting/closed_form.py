@@ -1,0 +1,78 @@
+"""The fit in closed form: labels condition the prior, nothing is trained."""
+
+import torch
+
+from gpn.core.priors.ard import ARDPrior
+from gpn.core.priors.ard_evidence import learn_ard_prior
+from gpn.core.task import Task
+from gpn.core.types import as_generator
+from gpn.methods.gpn.config import GPNConfig
+from gpn.methods.gpn.fit_report import FitReport, UnseenLabels
+from gpn.methods.gpn.fitting.context import FitContext
+from gpn.methods.gpn.model.kernel_generator import (
+    FeatureSums,
+    KernelGenerator,
+    condition_exactly,
+    leave_one_out,
+)
+from gpn.methods.gpn.posterior import ClosedFormPosterior
+
+MAX_EXACT_LABELS = 5000
+LANDMARKS = 3000
+MAX_UNSEEN = 1000  # of many labels, so many are predicted before they are learnt
+CHUNK_ROWS = 4096
+
+
+def fit_closed_form(context: FitContext) -> ClosedFormPosterior:
+    """The posterior given all labels, and how it predicts labels that it has not seen."""
+    config, task = context.config, context.task.to(context.device, torch.float64)
+    prior, noise_std = config.prior, config.noise_std
+    at_edge: tuple[str, ...] = ()
+    if not isinstance(prior, ARDPrior):
+        learnt = learn_ard_prior(task.x_obs, task.y_obs)
+        prior, noise_std, at_edge = learnt.prior, noise_std or learnt.noise_std, learnt.at_edge
+    elif not noise_std:
+        raise ValueError("a given ARDPrior needs noise_std=..., got None; leave both to the fit.")
+    few = len(task.x_obs) <= MAX_EXACT_LABELS
+    fit = _exact if few else _with_landmarks
+    generator, unseen, explained = fit(prior, task, noise_std, context.seeds)
+    report = FitReport(unseen=unseen, explained_variance=explained, at_edge=at_edge)
+    found = GPNConfig(generator="closed-form", prior=prior, noise_std=noise_std)
+    return ClosedFormPosterior(generator, task.signature, found, noise_std, report)
+
+
+Fitted = tuple[KernelGenerator, UnseenLabels, float | None]
+
+
+def _exact(prior: ARDPrior, task: Task, noise_std: float, seeds: torch.Generator) -> Fitted:
+    """Labels are the landmarks; each is predicted by all others."""
+    generator = condition_exactly(prior, task.x_obs, task.y_obs, noise_std)
+    rows = torch.arange(len(task.x_obs), device=task.x_obs.device)
+    unseen = UnseenLabels(rows, *leave_one_out(generator, task.y_obs, noise_std))
+    return generator, unseen, None
+
+
+def _with_landmarks(
+    prior: ARDPrior, task: Task, noise_std: float, seeds: torch.Generator
+) -> Fitted:
+    """Some labels are landmarks; some others are predicted before they join the sums."""
+    order = torch.randperm(len(task.x_obs), generator=as_generator(seeds)).to(task.x_obs.device)
+    landmarks = task.x_obs[order[-LANDMARKS:]]
+    unseen = order[: min(MAX_UNSEEN, len(order) // 10)]
+    sums = FeatureSums(prior, landmarks, task.n_outputs, noise_std)
+    rest = order[len(unseen) :].split(CHUNK_ROWS)
+    before = sums.add((task.x_obs[rows], task.y_obs[rows]) for rows in rest).generator()
+    found = UnseenLabels(unseen, *before.moments(task.x_obs[unseen]))
+    generator = sums.add([(task.x_obs[unseen], task.y_obs[unseen])]).generator()
+    return generator, found, _explained(generator, task.x_obs[unseen])
+
+
+def _explained(generator: KernelGenerator, x: torch.Tensor) -> float:
+    """The share of the prior's variance at rows that the landmarks hold."""
+    prior, landmarks = generator.prior, generator.landmarks
+    gram = prior.kernel(landmarks, landmarks)
+    gram.diagonal().add_(1e-6 * float(gram.diagonal().mean()))
+    half = torch.linalg.solve_triangular(
+        torch.linalg.cholesky(gram), prior.kernel(landmarks, x), upper=False
+    )
+    return float(half.square().sum() / prior.variance(x).sum())

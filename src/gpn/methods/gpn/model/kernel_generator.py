@@ -1,0 +1,176 @@
+"""The generator in closed form: a prior with a kernel, conditioned on labels by linear algebra.
+
+With m(x) and K the prior's mean and kernel, and landmarks U,
+
+    g(x, z) ~ N(m(x) + K_xU w,  K_xx − K_xU RᵀR K_Ux)
+
+Few labels are the landmarks themselves, and the posterior is exact:
+
+    R = C⁻¹,   w = RᵀR (y − m),   C Cᵀ = K_UU + σ² I
+
+Many labels enter through sums over features φ(x) = L⁻¹ K_Ux of some landmarks, L Lᵀ = K_UU
+(Titsias 2009). Far from landmarks and labels both return to the prior:
+
+    R = Tᵀ L⁻¹,   w = L⁻ᵀ S⁻¹ Σ_i φ(x_i)(y_i − m(x_i)),   S = σ² I + Σ_i φφᵀ,   T Tᵀ = I − σ² S⁻¹
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gpn.core.priors.ard import ARDPrior, RandomFeatures
+from gpn.core.priors.cholesky import cholesky
+from gpn.core.types import Codes, Functions, Inputs, Outputs, as_generator
+from gpn.methods.gpn.model.generator import Generator
+
+LANDMARK_JITTER = 1e-7  # of the prior's mean variance; without noise K_UU is nearly singular
+FEATURE_SEED = 0
+Square = Float[Tensor, "m m"]
+
+
+class KernelGenerator(Generator):
+    """Functions of the conditioned prior.
+
+    A code z = (z₁, z₂) draws one by Matheron's rule (Wilson et al. 2020): h are random features of
+    the prior, so that h(x)·z₁ is a prior function, which the labels correct:
+
+        g(x, z) = m(x) + h(x)·z₁ + K_xU (w − RᵀR h(U)·z₁ + Q z₂),   QQᵀ = RᵀR − RᵀR K_UU RᵀR
+    """
+
+    def __init__(
+        self,
+        prior: ARDPrior,
+        landmarks: Inputs,
+        weights: Float[Tensor, "m o"],
+        root: Square,
+        *,
+        is_exact: bool,
+    ) -> None:
+        super().__init__()
+        self.prior = prior
+        self.is_exact = is_exact  # landmarks are the labels
+        self.landmarks = nn.Parameter(landmarks, requires_grad=False)
+        self.weights = nn.Parameter(weights, requires_grad=False)
+        self.root = nn.Parameter(root, requires_grad=False)
+        self.n_outputs = weights.shape[1]
+        self.code_dim = self.n_outputs * (self._features.size + len(landmarks))
+
+    @cached_property
+    def _features(self) -> RandomFeatures:
+        return RandomFeatures(self.prior, as_generator(FEATURE_SEED), self.landmarks)
+
+    def mean(self, x: Inputs) -> Outputs:
+        """m(x) + K_xU w."""
+        cross = self.prior.kernel(x, self.landmarks)
+        return self.prior.mean(x, self.n_outputs) + cross @ self.weights
+
+    def moments(self, x: Inputs) -> tuple[Outputs, Outputs]:
+        """Mean and variance over z ~ N(0, I), without features."""
+        cross = self.prior.kernel(self.landmarks, x)
+        mean = self.prior.mean(x, self.n_outputs) + cross.T @ self.weights
+        variance = self.prior.variance(x) - (self.root @ cross).square().sum(0)
+        return mean, variance.clamp_min(0.0)[:, None].expand_as(mean)
+
+    def covariance(self, x: Inputs) -> Float[Tensor, "n n"]:
+        """K_xx − K_xU RᵀR K_Ux, the same for each output."""
+        half = self.root @ self.prior.kernel(self.landmarks, x)
+        return self.prior.kernel(x, x) - half.T @ half
+
+    def forward(self, x: Inputs, codes: Codes) -> Functions:
+        draws = codes.to(x).reshape(len(codes), self.n_outputs, -1)
+        first, second = draws.split([self._features.size, len(self.landmarks)], dim=-1)
+        at_landmarks = torch.einsum("mf,sof->mso", self._landmark_features, first)
+        correction = self.weights[:, None] + torch.einsum("mj,soj->mso", self._spread, second)
+        correction = correction - self._pull(at_landmarks.flatten(1)).reshape(correction.shape)
+        prior = torch.einsum("nf,sof->sno", self._features(x), first)
+        cross = self.prior.kernel(x, self.landmarks)
+        corrected = torch.einsum("nm,mso->sno", cross, correction)
+        return prior + corrected + self.prior.mean(x, self.n_outputs)
+
+    def paired(self, x: Inputs, codes: Float[Tensor, "n q"]) -> Outputs:
+        rows = [self(row[None], code[None])[0] for row, code in zip(x, codes, strict=True)]
+        return torch.cat(rows)
+
+    def _pull(self, values: Tensor) -> Tensor:
+        """RᵀR · values."""
+        return self.root.T @ (self.root @ values)
+
+    @cached_property
+    def _landmark_features(self) -> Float[Tensor, "m F"]:
+        return self._features(self.landmarks)
+
+    @cached_property
+    def _spread(self) -> Square:
+        """Q = Rᵀ E with E Eᵀ = I − R K_UU Rᵀ."""
+        held = self.root @ self.prior.kernel(self.landmarks, self.landmarks) @ self.root.T
+        rest = torch.eye(len(held), dtype=held.dtype, device=held.device) - (held + held.T) / 2
+        values, vectors = torch.linalg.eigh(rest)
+        return self.root.T @ (vectors * values.clamp_min(0.0).sqrt())
+
+
+def condition_exactly(prior: ARDPrior, x: Inputs, y: Outputs, noise_std: float) -> KernelGenerator:
+    """The exact posterior given labels of noise σ: landmarks are the labels."""
+    root = exact_root(prior, x, noise_std)
+    gap = y - prior.mean(x, y.shape[1])
+    return KernelGenerator(prior, x, root.T @ (root @ gap), root, is_exact=True)
+
+
+def exact_root(prior: ARDPrior, x: Inputs, noise_std: float) -> Square:
+    """R = C⁻¹ with C Cᵀ = K + σ² I."""
+    gram = prior.kernel(x, x)
+    gram.diagonal().add_(noise_std**2)
+    factor = cholesky(gram, "the covariance of the labels")
+    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
+    return torch.linalg.solve_triangular(factor, identity, upper=False)
+
+
+class FeatureSums:
+    """Σ φφᵀ and Σ φ(y − m), added up chunk by chunk: memory does not grow with the labels."""
+
+    def __init__(
+        self, prior: ARDPrior, landmarks: Inputs, n_outputs: int, noise_std: float
+    ) -> None:
+        self.prior, self.landmarks, self.noise_std = prior, landmarks, noise_std
+        gram = prior.kernel(landmarks, landmarks)
+        gram.diagonal().add_(LANDMARK_JITTER * float(gram.diagonal().mean()))
+        self.factor = cholesky(gram, "the covariance of the landmarks")
+        self.squares = torch.zeros_like(gram)
+        self.products = gram.new_zeros(len(gram), n_outputs)
+
+    def add(self, chunks: Iterable[tuple[Inputs, Outputs]]) -> "FeatureSums":
+        for x, y in chunks:
+            cross = self.prior.kernel(self.landmarks, x)
+            features = torch.linalg.solve_triangular(self.factor, cross, upper=False)
+            self.squares += features @ features.T
+            self.products += features @ (y - self.prior.mean(x, y.shape[1]))
+        return self
+
+    def generator(self) -> KernelGenerator:
+        """The posterior given the labels so far."""
+        identity = torch.eye(len(self.squares), dtype=self.squares.dtype).to(self.squares)
+        precision = self.squares + self.noise_std**2 * identity
+        factor = cholesky(precision, "the precision of the features")
+        weights = torch.cholesky_solve(self.products, factor)
+        inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
+        held = identity - self.noise_std**2 * (inverse.T @ inverse)
+        values, vectors = torch.linalg.eigh((held + held.T) / 2)
+        root = vectors.T * values.clamp_min(0.0).sqrt()[:, None]  # Tᵀ
+        solved = torch.linalg.solve_triangular(self.factor.T, weights, upper=True)
+        half = torch.linalg.solve_triangular(self.factor, root, upper=False, left=False)
+        return KernelGenerator(self.prior, self.landmarks, solved, half, is_exact=False)
+
+
+def leave_one_out(
+    generator: KernelGenerator, y: Outputs, noise_std: float
+) -> tuple[Outputs, Outputs]:
+    """Mean and variance of the function at each label, given all others (exact posteriors only).
+
+    With B = RᵀR the label is predicted by  y − (B(y − m))_i / B_ii,  with variance  1/B_ii.
+    """
+    precision = generator.root.square().sum(0)[:, None]
+    mean = y - generator.weights / precision
+    variance = (1 / precision - noise_std**2).clamp_min(0.0)
+    return mean, variance.expand_as(mean)
