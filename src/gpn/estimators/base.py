@@ -19,7 +19,7 @@ from gpn.core.task import Task, lazy_pool
 from gpn.core.types import as_generator
 from gpn.estimators.chunks import in_chunks
 from gpn.estimators.scaling import Scale, scale_of_rows
-from gpn.estimators.thresholds import Fit, choose_rule, groups_of, threshold_of
+from gpn.estimators.thresholds import Fit, ThresholdRule, choose_rule, groups_of, threshold_of
 from gpn.estimators.validation import (
     as_array,
     check_pool_type,
@@ -82,6 +82,10 @@ class Estimator(BaseEstimator):
         """Whether the fit reports leave-one-out variances at the labels, in closed form."""
         return False
 
+    def _is_closed_form(self, X: Array) -> bool:
+        """Whether the posterior is found without training, by the labels alone."""
+        return False
+
     # Numbers and classes differ in these two.
 
     def _ood_scores(self, posterior: Posterior, x: Tensor) -> Array:
@@ -116,6 +120,10 @@ class Estimator(BaseEstimator):
             options["checkpoint"] = checkpoint
         self.posterior_ = method.fit(learnt, **options)
         fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
+        self._finish(fit, rule, np.setdiff1d(np.arange(len(task.x_obs)), rows))
+
+    def _finish(self, fit: Fit, rule: ThresholdRule, unseen: Array) -> None:
+        """Score known rows; `unseen` are the labels that the fit did not learn from."""
         self.reference_scores_ = np.sort(rule(fit))
         self.calibration_scores_ = None
 
@@ -138,7 +146,9 @@ class Estimator(BaseEstimator):
         if rows is not None:
             rows = checked_pool(rows, X, self._validated)
         names = getattr(self, "feature_names_in_", None)
-        self.x_scale_ = scale_of_rows(X, rows, names) if self._scales_inputs else Scale.none()
+        self.x_scale_ = Scale.none()
+        if self._scales_inputs:
+            self.x_scale_ = scale_of_rows(X, rows, names, robust=self._is_closed_form(X))
         if source is not None:
             return source.mapped(lambda chunk: self._scaled(to_numpy(chunk)))
         return None if rows is None else self._scaled(rows)

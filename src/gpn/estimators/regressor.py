@@ -6,24 +6,38 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from torch import Tensor
+from sklearn.utils import check_random_state
+from torch import Tensor, nn
 
+from gpn.core.networks.trunks import Trunk
 from gpn.core.posterior.base import Posterior
 from gpn.core.posterior.gaussian import GaussianPosterior
+from gpn.core.priors.ard import ARDPrior
+from gpn.core.task import Task
 from gpn.core.types import Outputs
 from gpn.core.warnings import GPNWarning, warn_caller
 from gpn.estimators.active_learning import reduce_variance
 from gpn.estimators.base import Array, Estimator, NamedMethod, as_seed, loadable, to_numpy
-from gpn.estimators.calibration import calibrated_interval, label_moments
+from gpn.estimators.calibration import MIN_STD, calibrated_interval, label_moments
 from gpn.estimators.chunks import in_chunks
+from gpn.estimators.closed_form import choose
 from gpn.estimators.conformal import interval_scores
+from gpn.estimators.distribution import LabelDistribution
 from gpn.estimators.gpn import GPNOptions
+from gpn.estimators.label_noise import LabelNoise, learn_label_noise
+from gpn.estimators.mean import FOLDS, MeanModel
 from gpn.estimators.scaling import Scale, warn_of_target_sentinels
+from gpn.estimators.thresholds import Fit, ThresholdRule, unseen_labels
 from gpn.estimators.validation import weighted_rows
+from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.training.checkpoint import CheckpointLike
+from gpn.training.config import TrainConfig
+from gpn.training.progress import progress_bar
 
 MAX_CANDIDATES = 20_000
 ROOT_DRAWS = 200
+MIN_NOISE_LABELS = 10
+STEPS = FOLDS + 3  # of a fit in closed form: three priors, and the folds of a mean model
 NUMERIC = {"y_numeric": True, "multi_output": True}  # checks of y
 
 Moments = tuple[Outputs, Outputs]
@@ -49,10 +63,13 @@ class Regressor(RegressorMixin, Estimator):
 
     Attributes after `fit`, in addition to those of `Estimator`
         y_scale_: the scale of each target. n_targets_: how many there are.
+        label_noise_: how labels scatter about the posterior, for each target; None where no label
+        was left to see it.
     """
 
     y_scale_: Scale
     n_targets_: int
+    label_noise_: tuple[LabelNoise, ...] | None
     _flat: bool  # whether y had no axis of targets
 
     def __sklearn_tags__(self) -> Any:
@@ -97,8 +114,7 @@ class Regressor(RegressorMixin, Estimator):
             raise ValueError(
                 f"y must have {self.n_targets_} targets as in the fit, got {targets.shape[1]}."
             )
-        moments = self.posterior_.moments(self._scaled(X))
-        mean, std = label_moments(*moments, self.posterior_.noise_std)
+        mean, std = self._label_moments(self._scaled(X))
         scaled = torch.from_numpy(self.y_scale_.apply(targets)).to(mean)
         scores = interval_scores(scaled, mean, std)
         self.calibration_scores_ = np.sort(to_numpy(scores), axis=0)
@@ -157,6 +173,38 @@ class Regressor(RegressorMixin, Estimator):
             self._to_units(mean), self._std(variance), lower, upper, score, score > limit
         )
 
+    @in_chunks
+    def predict_quantiles(self, X: Any, q: Any) -> Array:
+        """The quantiles `q` of a new label: ``(n,)`` for one number, else ``(n, len(q))``, and the
+        targets' axis in between where there are several."""
+        levels = np.asarray(q, np.float64)
+        if not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(f"quantiles must lie strictly between 0 and 1, got {q!r:.100}.")
+        found = self.predict_distribution(X)
+        if levels.ndim == 0:
+            return found.ppf(float(levels))
+        return np.stack([found.ppf(level) for level in levels.ravel()], axis=-1)
+
+    def predict_distribution(self, X: Any) -> LabelDistribution:
+        """The distribution of a new label at each row: its mean, std, pdf, cdf, ppf, rvs, crps."""
+        x = self._inputs(X)
+        return self._distribution(x, *self.posterior_.moments(x))
+
+    def _distribution(self, x: Tensor, mean: Outputs, variance: Outputs) -> LabelDistribution:
+        """The same at scaled rows, in the units of the data."""
+        variances = to_numpy(variance.double())
+        noise = self.label_noise_
+        if noise is None:
+            known = LabelNoise((self.posterior_.noise_std or 0.0) ** 2)
+            noise = (known,) * self.n_targets_
+        columns = zip(noise, variances.T, strict=True)
+        rows = to_numpy(x.double())
+        scale = np.stack([each.scale(rows, column) for each, column in columns], axis=1)
+        freedom = np.broadcast_to([each.freedom for each in noise], scale.shape)
+        location = self._to_units(mean.double())
+        parts = scale * self.y_scale_.scale, freedom
+        return LabelDistribution(location, *(self._without_axis(part) for part in parts))
+
     def _interval(
         self,
         x: Tensor,
@@ -166,16 +214,51 @@ class Regressor(RegressorMixin, Estimator):
         observation_noise: bool | None = None,
     ) -> tuple[Array, Array]:
         """`predict_interval` at scaled rows, whose moments may be known already."""
-        posterior, noise_std = self.posterior_, self.posterior_.noise_std
-        noisy = noise_std is not None if observation_noise is None else observation_noise
+        posterior = self.posterior_
+        knows_noise = posterior.noise_std is not None or self.label_noise_ is not None
+        of_label = knows_noise if observation_noise is None else observation_noise
         if self.calibration_scores_ is not None and observation_noise is not False:
-            mean, std = label_moments(*(moments or posterior.moments(x)), noise_std)
-            ends = calibrated_interval(mean, std, self.calibration_scores_, level)
+            mean, std = self._label_moments(x, moments)
+            low, high = calibrated_interval(mean, std, self.calibration_scores_, level)
+        elif of_label and self.label_noise_ is not None:
+            found = self._distribution(x, *(moments or posterior.moments(x)))
+            return found.interval(level)
         elif moments is not None and isinstance(posterior, GaussianPosterior):
-            ends = posterior.interval_of(*moments, level, observation_noise=noisy)
+            low, high = posterior.interval_of(*moments, level, observation_noise=of_label)
         else:
-            ends = posterior.interval(x, level, observation_noise=noisy)
-        return self._to_units(ends[0]), self._to_units(ends[1])
+            low, high = posterior.interval(x, level, observation_noise=of_label)
+        return self._to_units(low), self._to_units(high)
+
+    def _label_moments(self, x: Tensor, moments: Moments | None = None) -> Moments:
+        """Mean and scale of a label at scaled rows, in scaled units."""
+        mean, variance = moments or self.posterior_.moments(x)
+        if self.label_noise_ is None:
+            return label_moments(mean, variance, self.posterior_.noise_std)
+        scale = self._distribution(x, mean, variance).scale.reshape(len(x), -1)
+        return mean.double(), torch.from_numpy(scale / self.y_scale_.scale).clamp_min(MIN_STD)
+
+    def _finish(self, fit: Fit, rule: ThresholdRule, unseen: Array) -> None:
+        super()._finish(fit, rule, unseen)
+        self.label_noise_ = None
+        posterior, rows = self.posterior_, torch.from_numpy(unseen)
+        if isinstance(posterior, GPNPosterior) and posterior.fit_report.unseen is not None:
+            found = posterior.fit_report.unseen
+            rows, moments = found.rows.cpu(), (found.mean, found.variance)
+        elif len(unseen):
+            moments = posterior.moments(fit.task.x_obs[rows])
+        if len(rows) >= MIN_NOISE_LABELS:
+            self.label_noise_ = self._learnt_noise(fit.task, rows, *moments)
+
+    def _learnt_noise(
+        self, task: Task, rows: Tensor, mean: Outputs, variance: Outputs
+    ) -> tuple[LabelNoise, ...]:
+        """The scatter of each target's labels `rows` about what was predicted."""
+        x = to_numpy(task.x_obs[rows].double())
+        residuals = to_numpy(task.y_obs[rows].double() - mean.to(task.y_obs.device).double())
+        noise_std = self.posterior_.noise_std
+        noise = None if noise_std is None else noise_std**2
+        columns = zip(residuals.T, to_numpy(variance.double()).T, strict=True)
+        return tuple(learn_label_noise(x, *column, noise) for column in columns)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Functions of the posterior at the rows: ``(n, s)``, or ``(n, o, s)``."""
@@ -231,15 +314,93 @@ def warn_of_one_value(targets: Array) -> None:
 class GPNRegressor(GPNOptions, Regressor):
     """A Generative Posterior Network for numbers.
 
-    config: all settings of a GPN; None chooses them from the data. Where the fit approximates the
-    exact posterior, prior and noise are chosen by marginal likelihood. module: your own trunk, a
-    torch module from rows to features, or one of gpn's trunks. A module whose parameters need no
-    gradient is frozen: it gets rows without scaling, and only the layers after it are trained.
-    A model with a torch module is saved by pickle or joblib, any other also by `save`.
-    device: "auto" takes a GPU if there is one. verbose: a progress bar.
+    config: all settings of a GPN; None chooses them from the data. Tables are fitted in closed
+    form, with a scale for each column by marginal likelihood, unless a setting asks for a network.
+    mean: a scikit-learn regressor whose cross-fitted predictions become an input column or the
+    prior's mean, whichever predicts left-out labels better, or neither; "auto" tries boosted
+    trees, None nothing. module: your own trunk, a torch module from rows to features, or one of
+    gpn's trunks. A module whose parameters need no gradient is frozen: it gets rows without
+    scaling, and only the layers after it are trained. A model with a torch module or with a mean
+    of your own is saved by pickle or joblib, any other also by `save`. device: "auto" takes a GPU
+    if there is one. verbose: a progress bar.
 
     A search names what it changes: GridSearchCV(GPNRegressor(), {"config__beta": [0.1, 1.0]}).
     """
+
+    mean_: MeanModel | None
+
+    def __init__(
+        self,
+        config: GPNConfig | None = None,
+        *,
+        mean: Any = "auto",
+        module: nn.Module | Trunk | None = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            config, module=module, device=device, random_state=random_state, verbose=verbose
+        )
+        self.mean = mean
+
+    def _is_closed_form(self, X: Array) -> bool:
+        config = self._config_with_module()
+        given = config.prior is not None and not isinstance(config.prior, ARDPrior)
+        return X.ndim == 2 and not given and not config.needs_network
+
+    def _fit(
+        self,
+        X: Array,
+        y: Array,
+        X_unlabeled: Any,
+        *,
+        n_classes: int | None = None,
+        checkpoint: CheckpointLike = None,
+    ) -> None:
+        self.mean_ = None
+        _check_mean(self.mean)
+        if not self._is_closed_form(X):
+            super()._fit(X, y, X_unlabeled, checkpoint=checkpoint)
+            return
+        seed, config = as_seed(check_random_state(self.random_state)), self._config()
+        self._scaled_pool(X, X_unlabeled)
+        x, targets = self._scaled(X), torch.from_numpy(y)
+        with progress_bar("GPN", show=True if self.verbose else None) as on_progress:
+            steps = iter(range(1, STEPS + 1))
+            found = choose(X, x, targets, self.mean, lambda: on_progress(next(steps), STEPS, {}))
+            self.mean_ = found.mean
+            prior, noise_std = found.learnt.prior, config.noise_std or found.learnt.noise_std
+            method = GPN(
+                GPNConfig(
+                    generator="closed-form",
+                    prior=config.prior or prior,
+                    noise_std=noise_std,
+                    train=None if self.device == "auto" else TrainConfig(device=self.device),
+                )
+            )
+            task = Task(found.x, targets)
+            self.posterior_ = method.fit(task, rng=seed, progress=False)
+        fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
+        self._finish(fit, unseen_labels, np.arange(0))
+
+    def _scaled(self, X: Array) -> Tensor:
+        """Scaled rows, with the mean model's column where there is one."""
+        x = super()._scaled(X)
+        if getattr(self, "mean_", None) is None:
+            return x
+        assert self.mean_ is not None
+        return torch.cat([x, torch.from_numpy(self.mean_.predict(X)).to(x)], dim=1)
+
+
+def _check_mean(mean: Any) -> None:
+    """Raise unless `mean` is one of the choices, or has the verbs of a regressor."""
+    if mean is None or mean == "auto" or (hasattr(mean, "fit") and hasattr(mean, "predict")):
+        return
+    raise ValueError(
+        f"mean must be 'auto', None or a scikit-learn regressor, got {mean!r:.100}; "
+        "try mean=HistGradientBoostingRegressor()."
+    )
 
 
 @loadable

@@ -25,6 +25,9 @@ TENS = [10.0**digits for digits in range(3, 31)]
 LIMITS = [32767.0, 32768.0, 2147483647.0, 2147483648.0]
 CODES = np.array([sign * code for code in (*NINES, *TENS, *LIMITS) for sign in (1, -1)])
 MAX_NAMED_COLUMNS = 3
+NORMAL_SPREAD = 2.563  # from the first decile to the ninth, of N(0, 1)
+MIN_SPREAD = 0.1  # of the standard deviation; a column of mostly one value is scaled by the latter
+LONG_TAIL, BEND = 6.0, 3.0
 
 
 class SentinelWarning(GPNWarning):
@@ -33,10 +36,14 @@ class SentinelWarning(GPNWarning):
 
 @dataclass(frozen=True)
 class Scale:
-    """z = (value − shift) / scale, column by column; a constant column becomes 0."""
+    """z = (value − shift) / scale, column by column; a constant column becomes 0.
+
+    Where `bend` is finite, values beyond it grow like their logarithm, bend + log(1 + |z| − bend).
+    """
 
     shift: Rows
     scale: Rows
+    bend: Rows | None = None
 
     @classmethod
     def of(cls, values: Rows) -> "Scale":
@@ -59,8 +66,27 @@ class Scale:
         """The scale that changes nothing."""
         return cls(np.zeros(()), np.ones(()))
 
+    @classmethod
+    def robust(cls, values: Rows) -> "Scale":
+        """By median and quantiles of labeled rows, which no single row can spoil.
+
+        A column with long tails is bent, so that its few largest values do not lie alone.
+        """
+        plain = cls.of(values)
+        tenth, median, last = np.quantile(values, [0.1, 0.5, 0.9], axis=0)
+        spread = (last - tenth) / NORMAL_SPREAD
+        wide = spread > MIN_SPREAD * plain.scale
+        scale = np.where(wide, spread, plain.scale)
+        shift = np.where(wide, median, plain.shift)
+        longest = np.abs((values - shift) / scale).max(0)
+        return cls(shift, scale, np.where(longest > LONG_TAIL, BEND, np.inf))
+
     def apply(self, values: Rows) -> Rows:
-        return (values - self.shift) / self.scale
+        z = (values - self.shift) / self.scale
+        if self.bend is None:
+            return z
+        excess = np.maximum(np.abs(z) - self.bend, 0.0)
+        return np.where(excess > 0, np.sign(z) * (self.bend + np.log1p(excess)), z)
 
     def undo(self, values: Rows) -> Rows:
         """Back to the units of the data; `values` ``(..., o)``."""
@@ -84,13 +110,19 @@ class Sentinel:
         )
 
 
-def scale_of_rows(X: Rows, pool: Rows | None, names: NDArray[np.object_] | None) -> Scale:
-    """The scale of labels and pool; of a column with sentinels, that of its other values."""
+def scale_of_rows(
+    X: Rows, pool: Rows | None, names: NDArray[np.object_] | None, *, robust: bool = False
+) -> Scale:
+    """The scale of labels and pool; of a column with sentinels, that of its other values.
+
+    A `robust` one is that of the labels alone.
+    """
     if X.ndim != 2:
         return Scale.none()
     rows = X if pool is None else np.concatenate([X, pool])
-    scale = Scale.of(rows)
-    found = _sentinels(rows, scale)
+    of_all = Scale.of(rows)
+    scale = Scale.robust(X) if robust else of_all
+    found = _sentinels(rows, of_all)
     if not found:
         return scale
     shift, std = scale.shift.copy(), scale.scale.copy()
@@ -105,7 +137,7 @@ def scale_of_rows(X: Rows, pool: Rows | None, names: NDArray[np.object_] | None)
         "the column is scaled by its other values.",
         SentinelWarning,
     )
-    return Scale(shift, std)
+    return Scale(shift, std, scale.bend)
 
 
 def warn_of_target_sentinels(y: Rows) -> None:

@@ -1,6 +1,7 @@
 """The threshold on OOD scores, from scores of known rows that the fit did not learn from.
 
-Three rules give such scores, and `choose_rule` picks one of them:
+Four rules give such scores. A fit in closed form has `unseen_labels`, where each label is left out
+in turn; for others `choose_rule` picks one:
 
     held_out       fifty different labels or more: a tenth is held out of the fit
     leave_one_out  fewer, and the fit reports leave-one-out variances in closed form
@@ -61,6 +62,14 @@ class Fit:
 
 
 ThresholdRule = Callable[[Fit], Array]  # scores of known rows, in any order
+
+
+def unseen_labels(fit: Fit) -> Array:
+    """The posterior's deviation at labels that it predicted before it learnt them."""
+    assert isinstance(fit.posterior, GPNPosterior)
+    unseen = fit.posterior.fit_report.unseen
+    assert unseen is not None
+    return unseen.variance.double().sum(1).sqrt().cpu().numpy()
 
 
 def choose_rule(

@@ -75,6 +75,18 @@ def learn_ard_prior(
     return search.answer(search.run(point, STEPS if start is not None else FIRST_STEPS + STEPS))
 
 
+def usual_prior(n_columns: int) -> LearntPrior:
+    """What p(θ) expects, for labels that say nothing: one of them, or all of one value."""
+    scales = (math.exp(_usual_log_scale(n_columns)),) * n_columns
+    height, bias, linear = (math.exp(mean) for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR))
+    prior = ARDPrior(column_scales=scales, height=height, bias=bias, linear=linear)
+    return LearntPrior(prior, math.exp(LOG_NOISE_MEAN / 2), math.nan)
+
+
+def _usual_log_scale(n_columns: int) -> float:
+    return 0.5 * math.log(n_columns / 5)
+
+
 def _groups(groups: Sequence[int] | None, n_columns: int) -> Tensor:
     """The number of each column's scale."""
     if n_columns > MAX_SCALES:
@@ -93,7 +105,7 @@ class _Search:
         self.x, self.y, self.groups, self.activation = x, y, groups, activation
         self.mean_columns = mean_columns
         self.n_scales = int(groups.max()) + 1
-        self.usual_scale = 0.5 * math.log(x.shape[1] / 5)
+        self.usual_scale = _usual_log_scale(x.shape[1])
         means = [self.usual_scale] * self.n_scales
         means += [mean for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, LOG_NOISE)]
         stds = [LOG_SCALE_STD] * self.n_scales

@@ -1,0 +1,85 @@
+"""Which prior, and which mean model, a fit in closed form conditions: leave-one-out decides."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gpn.core.priors.ard_evidence import LearntPrior, learn_ard_prior, usual_prior
+from gpn.core.types import as_generator
+from gpn.estimators.label_noise import student_loss
+from gpn.estimators.mean import MAX_TARGETS, MIN_LABELS, MeanModel, cross_fit
+from gpn.methods.gpn.model.kernel_generator import condition_exactly, leave_one_out
+
+Rows = NDArray[np.float64]
+OnStep = Callable[[], None]
+
+MAX_SCORED_LABELS = 2000
+HOPELESS = 3.0  # a mean with so many times the squared error of the posterior is not tried
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Inputs of the labels, with the mean model's column where there is one, and the prior."""
+
+    x: Tensor
+    learnt: LearntPrior
+    mean: MeanModel | None
+    score: float  # negative log score per label, left out one by one
+
+
+def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
+    """The best of: no mean model, one as a column of the kernel, one as the prior's mean.
+
+    `X` are the rows in the units of the data, which the mean model sees; `x` the scaled ones.
+    """
+    if len(y) < 2 or not bool((y != y[0]).any()):
+        return Choice(x, usual_prior(x.shape[1]), None, np.nan)
+    alone = _scored(x, y, None, None)
+    on_step()
+    if mean is None or len(y) < MIN_LABELS or y.shape[1] > MAX_TARGETS:
+        return alone
+    model = None if isinstance(mean, str) else mean
+    out_of_fold, fitted = cross_fit(X, y.cpu().numpy(), model, on_step)
+    column = torch.from_numpy(out_of_fold).to(x)
+    if model is None and not _may_help(alone, y, column):
+        return alone
+    both = torch.cat([x, column], dim=1)
+    choices = [alone]
+    for as_mean in (False, True):
+        choices.append(_scored(both, y, replace(fitted, as_mean=as_mean), alone.learnt))
+        on_step()
+    return min(choices, key=lambda choice: choice.score)
+
+
+def _scored(x: Tensor, y: Tensor, mean: MeanModel | None, start: LearntPrior | None) -> Choice:
+    """A prior by evidence, and how it predicts labels that are left out one by one."""
+    columns = y.shape[1] if mean is not None and mean.as_mean else 0
+    learnt = learn_ard_prior(x, y, start=start, mean_columns=columns)
+    residuals, variance = _left_out(learnt, x, y)
+    total = variance + learnt.noise_std**2
+    losses = [
+        student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
+        for residual, spread in zip(residuals.T, total.T, strict=True)
+    ]
+    return Choice(x, learnt, mean, float(np.mean(losses)))
+
+
+def _left_out(learnt: LearntPrior, x: Tensor, y: Tensor) -> tuple[Rows, Rows]:
+    """y − mean, and the function's variance, of (some) labels given the others of them."""
+    order = torch.randperm(len(x), generator=as_generator(1))[:MAX_SCORED_LABELS]
+    some_x, some_y = x[order].double(), y[order].double()
+    generator = condition_exactly(learnt.prior, some_x, some_y, learnt.noise_std)
+    mean, variance = leave_one_out(generator, some_y, learnt.noise_std)
+    return (some_y - mean).cpu().numpy(), variance.cpu().numpy()
+
+
+def _may_help(alone: Choice, y: Tensor, out_of_fold: Tensor) -> bool:
+    """Whether the mean model is not far worse than the posterior without it."""
+    residuals, _ = _left_out(alone.learnt, alone.x, y)
+    error = float((y - out_of_fold).square().mean())
+    return error < HOPELESS * float(np.mean(residuals**2))

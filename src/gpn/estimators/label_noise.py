@@ -1,0 +1,124 @@
+"""How labels scatter about the posterior, learnt from labels that it has not seen.
+
+A posterior says N(m, v) of the function and σ² of the noise. What a model misses, noise that
+differs from row to row, and long tails all show in the residuals of unseen labels:
+
+    y = m + s(x) · t_ν,        s(x)² = c² h(x) (min(v, v̂) + σ²) + max(v − v̂, 0)
+
+with Student's t, a factor c, and a factor h(x) from boosted trees where held-out likelihood asks
+for it. v̂ is the largest variance among known rows: what exceeds it is never shrunk.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.model_selection import KFold
+
+from gpn.estimators.mean import few_threads
+from gpn.estimators.trees import Trees
+
+Rows = NDArray[np.float64]
+
+FREEDOMS = (2.5, 3.0, 4.0, 6.0, 10.0, 30.0, math.inf)
+FACTORS = np.exp(np.linspace(-1.5, 1.0, 101))
+FACTOR_SPREAD = 0.5  # of the prior of log c, in the place of labels where they are few
+TAIL_PENALTY = 1.0  # nats that a long tail must gain
+MIN_VARYING_LABELS = 200
+MIN_VARYING_GAIN = 0.01  # nats per label
+VARYING_RANGE = 0.02, 50.0
+KNOWN_SHARE = 0.99
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """The scatter of one target's labels."""
+
+    noise_variance: float
+    factor: float = 1.0
+    freedom: float = math.inf
+    known_variance: float = math.inf
+    varying: Trees | None = None
+
+    def scale(self, x: Rows, variance: Rows) -> Rows:
+        """s(x) for the function's variance at the rows."""
+        known = np.minimum(variance, self.known_variance)
+        total = self.factor**2 * (known + self.noise_variance)
+        if self.varying is not None:
+            total = total * _factors(self.varying, x)
+        return np.sqrt(total + (variance - known))
+
+
+def learn_label_noise(
+    x: Rows, residuals: Rows, variance: Rows, noise_variance: float | None
+) -> LabelNoise:
+    """From residuals y − m of unseen labels, and the function's variance there."""
+    if noise_variance is None:
+        noise_variance = _noise_variance(residuals, variance)
+    total = np.maximum(variance + noise_variance, 1e-12)
+    scaled = residuals / np.sqrt(total)
+    factors, varying = np.ones(len(x)), None
+    if len(x) >= MIN_VARYING_LABELS:
+        factors, varying = _learn_varying(x, scaled)
+    factor, freedom = _factor_and_freedom(scaled / np.sqrt(factors))
+    known = float(np.quantile(variance, KNOWN_SHARE))
+    return LabelNoise(noise_variance, factor, freedom, known, varying)
+
+
+def _noise_variance(residuals: Rows, variance: Rows) -> float:
+    """The likeliest σ² of residuals that are N(0, v + σ²)."""
+    grid = np.mean(residuals**2) * np.logspace(-3, 0, 60) + 1e-12
+    total = variance[:, None] + grid
+    return float(grid[np.argmin((residuals[:, None] ** 2 / total + np.log(total)).mean(0))])
+
+
+def _factor_and_freedom(scaled: Rows) -> tuple[float, float]:
+    """c and ν of the largest likelihood, with a mild prior for c = 1 and short tails."""
+    best = (math.inf, 1.0, math.inf)
+    for freedom in FREEDOMS:
+        spread = scaled[:, None] / FACTORS
+        losses = np.log(FACTORS) * len(scaled) - stats.t.logpdf(spread, freedom).sum(0)
+        losses += 0.5 * (np.log(FACTORS) / FACTOR_SPREAD) ** 2
+        losses += 0.0 if math.isinf(freedom) else TAIL_PENALTY
+        lowest = int(losses.argmin())
+        best = min(best, (float(losses[lowest]), float(FACTORS[lowest]), freedom))
+    return best[1], best[2]
+
+
+def _learn_varying(x: Rows, scaled: Rows) -> tuple[Rows, Trees | None]:
+    """Trees for E[e² | x] by the gamma likelihood; out-of-fold factors decide whether they help."""
+    squares = np.maximum(scaled**2, 1e-4)
+    factors, models = np.ones(len(x)), []
+    for rest, fold in KFold(5, shuffle=True, random_state=0).split(x):
+        with few_threads(len(x)):
+            models.append(_variance_trees(len(x)).fit(x[rest], squares[rest]))
+            factors[fold] = np.clip(models[-1].predict(x[fold]), *VARYING_RANGE)
+    gain = student_loss(scaled) - student_loss(scaled / np.sqrt(factors))
+    if gain - np.log(factors).mean() / 2 < MIN_VARYING_GAIN:
+        return np.ones(len(x)), None
+    return factors, Trees.of(models)
+
+
+def student_loss(scaled: Rows) -> float:
+    """The mean negative log likelihood of the best Student's t."""
+    factor, freedom = _factor_and_freedom(scaled)
+    return float(np.log(factor) - stats.t.logpdf(scaled / factor, freedom).mean())
+
+
+def _variance_trees(n: int) -> HistGradientBoostingRegressor:
+    return HistGradientBoostingRegressor(
+        loss="gamma",
+        learning_rate=0.05,
+        max_iter=60,
+        max_leaf_nodes=8,
+        min_samples_leaf=max(20, n // 50),
+        early_stopping=False,
+        random_state=0,
+    )
+
+
+def _factors(trees: Trees, x: Rows) -> Rows:
+    return np.clip(np.exp(trees.predict(x)), *VARYING_RANGE)
