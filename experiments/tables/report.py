@@ -34,7 +34,6 @@ COLORS = {
     "ngboost": PALETTE["pink"],
     "catboost": method_color("dkl"),
 }
-OURS = ("gpn", "gpn-network")
 NEAR_NLL, NEAR_RMSE = 0.05, 1.03
 Means = dict[str, dict[str, float]]  # by method, then by metric
 assert LABELS.keys() == METHODS.keys() == COLORS.keys()
@@ -165,14 +164,16 @@ def figure(path: Path) -> Path:
         left.set(xlim=(-0.006, None), xlabel="NLL minus the table's best, in nats")
         right.set_xscale("log")
         right.set(xlim=(0.985, None), xlabel="RMSE divided by the table's best")
+        for axes in (left, right):
+            axes.set_xlim(right=1.15 * axes.get_xlim()[1])
         _ticks(left, (0, 0.05, 0.1, 0.3, 1, 3, 10, 30, 100))
         _ticks(right, (1, 1.1, 1.5, 2, 3, 5, 10, 20, 50))
         for axes, limit in ((left, NEAR_NLL), (right, NEAR_RMSE)):
-            axes.axvline(limit, color="0.6", linewidth=0.8, linestyle=(0, (3, 2)), zorder=0)
+            axes.axvline(limit, color="0.6", linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
         left.set_yticks(range(len(shown)), [LABELS[method] for method in shown])
         left.invert_yaxis()
-        ranks = "a dot is a table, a bar the median; dashed: 0.05 nats and 3 % behind the best"
-        picture.suptitle(ranks, fontsize=SMALL, color="0.25")
+        note = "a dot is a table, a bar the median; dashed: 0.05 nats and 3 % behind the best"
+        picture.suptitle(note, fontsize=SMALL, color="0.25")
         _write_ranks(left, found, shown, "nll")
         _write_ranks(right, found, shown, "rmse")
         picture.savefig(path)
@@ -204,8 +205,8 @@ def _ticks(axes: Axes, values: tuple[float, ...]) -> None:
 def _write_ranks(axes: Axes, found: dict[str, Means], shown: list[str], metric: str) -> None:
     """The mean rank at the right end of each row."""
     options = {"transform": axes.get_yaxis_transform(), "fontsize": SMALL, "color": "0.25"}
-    axes.text(1.04, -0.75, "mean rank", ha="center", **options)
+    axes.text(1.07, -0.75, "mean rank", ha="center", **options)
     for place, method in enumerate(shown):
         tables = [means for means in found.values() if method in means]
         mean = _mean(rank(means, method, metric) for means in tables)
-        axes.text(1.04, place, f"{mean:.1f}", va="center", ha="center", **options)
+        axes.text(1.07, place, f"{mean:.1f}", va="center", ha="center", **options)

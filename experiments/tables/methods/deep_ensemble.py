@@ -64,7 +64,7 @@ class DeepEnsemble:
         smallest, largest = self.batches
         shape = (self.members, min(max(len(y) // 64, smallest), largest))
         optimiser = torch.optim.AdamW(
-            networks.parameters(), self.learning_rate, weight_decay=self.weight_decay
+            networks.parameters(), self.learning_rate, weight_decay=self.weight_decay, fused=True
         )
         best, waited, decays = Best(networks), 0, 0
         for step in range(1, self.max_steps + 1):
