@@ -1,4 +1,4 @@
-"""The paper's protocol: `python -m experiments COMMAND`; each command resumes where it stopped."""
+"""The paper's tasks and twenty tables: `python -m experiments COMMAND`; each command resumes."""
 
 import argparse
 import os
@@ -14,6 +14,8 @@ from experiments.paper.context import RunContext
 from experiments.paper.plans import METHODS, PLANS
 from experiments.paper.table import tables
 from experiments.paper.tasks.images import CIFAR10_OOD
+from experiments.tables import command as tables_command
+from experiments.tables.methods.base import MissingPackage
 from gpn import TrainConfig, data
 from gpn.data.image_set import OFFICIAL
 
@@ -32,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = _parser().parse_args(_renamed(sys.argv[1:] if arguments is None else arguments))
     try:
         COMMANDS[options.command](options)
-    except (data.DataError, OSError) as error:  # missing or broken data, results or folders
+    except (data.DataError, MissingPackage, OSError) as error:  # missing or broken data, results, …
         _refuse(error)
 
 
@@ -112,6 +114,7 @@ COMMANDS = {
         scalability.run_scalability(_context(options.task, options))
     ),
     "all": _all,
+    "tables": tables_command.execute,
 }
 
 
@@ -174,6 +177,9 @@ def _parser() -> argparse.ArgumentParser:
     grow = commands.add_parser("scalability", help="OOD AUC against training time")
     table = commands.add_parser("table", help="print a task's tables, from the result files")
     figure = commands.add_parser("figure", help="draw a figure, from the result files")
+    tables_command.add_arguments(
+        commands.add_parser("tables", help="twenty regression tables, against other methods")
+    )
     for command in (run, confirm, shares, table):
         command.add_argument("task", choices=PLANS)
     grow.add_argument("task", choices=scalability.GROUP_SIZE)

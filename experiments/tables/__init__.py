@@ -1,0 +1,1 @@
+"""Twenty regression tables: a GPN, and what users would pick instead."""
