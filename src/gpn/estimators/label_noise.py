@@ -53,9 +53,17 @@ class LabelNoise:
 
 
 def learn_label_noise(
-    x: Rows, residuals: Rows, variance: Rows, noise_variance: float | None
+    x: Rows,
+    residuals: Rows,
+    variance: Rows,
+    noise_variance: float | None,
+    n_parameters: int = 0,
 ) -> LabelNoise:
-    """From residuals y − m of unseen labels, and the function's variance there."""
+    """From residuals y − m of unseen labels, and the function's variance there.
+
+    `n_parameters` were fitted to these labels all the same, the prior's scales among them, so that
+    new residuals are larger: their variance is about 1 + p/n times as large.
+    """
     if noise_variance is None:
         noise_variance = _noise_variance(residuals, variance)
     total = np.maximum(variance + noise_variance, 1e-12)
@@ -64,6 +72,7 @@ def learn_label_noise(
     if len(x) >= MIN_VARYING_LABELS:
         factors, varying = _learn_varying(x, scaled)
     factor, freedom = _factor_and_freedom(scaled / np.sqrt(factors))
+    factor *= math.sqrt(1 + n_parameters / len(x))
     known = float(np.quantile(variance, KNOWN_SHARE))
     return LabelNoise(noise_variance, factor, freedom, known, varying)
 

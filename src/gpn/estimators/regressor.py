@@ -258,7 +258,9 @@ class Regressor(RegressorMixin, Estimator):
         noise_std = self.posterior_.noise_std
         noise = None if noise_std is None else noise_std**2
         columns = zip(residuals.T, to_numpy(variance.double()).T, strict=True)
-        return tuple(learn_label_noise(x, *column, noise) for column in columns)
+        prior = getattr(getattr(self.posterior_, "config", None), "prior", None)
+        n_parameters = len(set(prior.column_scales)) if isinstance(prior, ARDPrior) else 0
+        return tuple(learn_label_noise(x, *column, noise, n_parameters) for column in columns)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Functions of the posterior at the rows: ``(n, s)``, or ``(n, o, s)``."""
