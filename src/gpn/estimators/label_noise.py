@@ -26,6 +26,7 @@ Rows = NDArray[np.float64]
 FREEDOMS = (2.5, 3.0, 4.0, 6.0, 10.0, 30.0, math.inf)
 FACTORS = np.exp(np.linspace(-1.5, 1.0, 101))
 FACTOR_SPREAD = 0.5  # of the prior of log c, in the place of labels where they are few
+MIN_COVERAGE = 0.935
 TAIL_PENALTY = 1.0  # nats that a long tail must gain
 MIN_VARYING_LABELS = 200
 MIN_VARYING_GAIN = 0.01  # nats per label
@@ -85,13 +86,20 @@ def _noise_variance(residuals: Rows, variance: Rows) -> float:
 
 
 def _factor_and_freedom(scaled: Rows) -> tuple[float, float]:
-    """c and ν of the largest likelihood, with a mild prior for c = 1 and short tails."""
+    """c and ν of the largest likelihood, with a mild prior for c = 1 and short tails.
+
+    Residuals that are no Student's t have a likeliest c whose intervals hold too little: only such
+    c are allowed as hold `MIN_COVERAGE` of these labels where they promise 95 %.
+    """
     best = (math.inf, 1.0, math.inf)
+    held = np.quantile(np.abs(scaled), MIN_COVERAGE)
     for freedom in FREEDOMS:
+        least = held / stats.t.ppf(0.975, freedom)
         spread = scaled[:, None] / FACTORS
         losses = np.log(FACTORS) * len(scaled) - stats.t.logpdf(spread, freedom).sum(0)
         losses += 0.5 * (np.log(FACTORS) / FACTOR_SPREAD) ** 2
         losses += 0.0 if math.isinf(freedom) else TAIL_PENALTY
+        losses = np.where(min(least, FACTORS[-1]) <= FACTORS, losses, math.inf)
         lowest = int(losses.argmin())
         best = min(best, (float(losses[lowest]), float(FACTORS[lowest]), freedom))
     return best[1], best[2]

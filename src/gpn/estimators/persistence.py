@@ -22,7 +22,10 @@ from gpn.core.posterior.base import Posterior
 from gpn.core.task import Signature
 from gpn.estimators.base import ESTIMATORS
 from gpn.estimators.gpn import GPNOptions
+from gpn.estimators.label_noise import LabelNoise
+from gpn.estimators.mean import MeanModel
 from gpn.estimators.scaling import Scale
+from gpn.estimators.trees import Trees
 from gpn.methods.gpn import GPNConfig
 from gpn.saving.encoding import decode, decode_settings, encode
 from gpn.saving.format import SavedModel, restore_posterior
@@ -77,6 +80,7 @@ def _fields(model: Any) -> dict[str, Any]:
         "settings": settings and {name: encode(value) for name, value in settings.items()},
         "given": _options(model),
         "n_features": int(model.n_features_in_),
+        "mean_columns": 0 if getattr(model, "mean_", None) is None else model.n_targets_,
         "features": None if names is None else [str(name) for name in names],
         "classes": None if classes is None else classes.tolist(),
         "dtype": None if classes is None else _dtype(classes),
@@ -120,6 +124,40 @@ def _arrays(model: Any) -> dict[str, NDArray[Any]]:
     for name in ("x_scale_", "y_scale_"):
         if (scale := getattr(model, name, None)) is not None:
             arrays |= {f"{name}shift": scale.shift, f"{name}scale": scale.scale}
+            if scale.bend is not None:
+                arrays[f"{name}bend"] = np.where(np.isfinite(scale.bend), scale.bend, 0.0)
+    return arrays | _mean_arrays(model) | _noise_arrays(model)
+
+
+def _mean_arrays(model: Any) -> dict[str, NDArray[Any]]:
+    """The trees of the mean model, target by target, and how they are used."""
+    mean: MeanModel | None = getattr(model, "mean_", None)
+    if mean is None:
+        return {}
+    if mean.models:
+        kind = type(mean.models[0][0]).__name__
+        raise TypeError(
+            f"a model file holds numbers only, got a mean of your own, {kind}; use pickle or "
+            "joblib, or mean='auto'."
+        )
+    arrays: dict[str, NDArray[Any]] = {"mean/as_mean": np.array([float(mean.as_mean)])}
+    for number, trees in enumerate(mean.trees):
+        arrays |= {f"mean/{number}/{name}": array for name, array in trees.arrays().items()}
+    return arrays
+
+
+def _noise_arrays(model: Any) -> dict[str, NDArray[Any]]:
+    """The label noise of each target; infinite numbers are stored as 0."""
+    noises: tuple[LabelNoise, ...] = getattr(model, "label_noise_", None) or ()
+    arrays: dict[str, NDArray[Any]] = {}
+    for number, noise in enumerate(noises):
+        numbers = noise.noise_variance, noise.factor, noise.freedom, noise.known_variance
+        arrays[f"noise/{number}/scatter"] = np.array(
+            [n if np.isfinite(n) else 0.0 for n in numbers]
+        )
+        if noise.varying is not None:
+            stored = noise.varying.arrays()
+            arrays |= {f"noise/{number}/{name}": array for name, array in stored.items()}
     return arrays
 
 
@@ -127,7 +165,9 @@ def _check_fields(fields: Any, signature: Signature) -> None:
     """Raise unless the fields are those of an estimator whose posterior has this signature."""
     check(isinstance(fields, dict), "the estimator must be a JSON object", fields)
     width, names = fields["n_features"], fields["features"]
-    right = type(width) is int and width == signature.input_shape[0]
+    added = fields.get("mean_columns", 0)
+    whole = type(width) is int and type(added) is int and 0 <= added <= signature.n_outputs
+    right = whole and width + added == signature.input_shape[0]
     check(right, f"n_features must be {signature.input_shape[0]}", width)
     check(names is None or are_texts(names, width), "there must be a name per feature", names)
     if not signature.is_classification:
@@ -147,13 +187,48 @@ def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> A
     else:
         model.n_targets_, model._flat = fields["targets"], fields["flat"]
         model.y_scale_ = _scale("y_scale_", arrays, (signature.n_outputs,))
+        _restore_mean_and_noise(model, fields, signature, arrays)
     is_table = len(signature.input_shape) == 1  # rows of other shapes have one scale for all
-    model.x_scale_ = _scale("x_scale_", arrays, signature.input_shape if is_table else ())
+    model.x_scale_ = _scale("x_scale_", arrays, (fields["n_features"],) if is_table else ())
     rule = "reference scores must be finite numbers"
     model.reference_scores_ = finite_array(rule, arrays["reference_scores"], (None,))
     n_outputs = 1 if signature.is_classification else signature.n_outputs
     model.calibration_scores_ = _calibration_scores(arrays.get("calibration"), n_outputs)
     return model
+
+
+def _restore_mean_and_noise(
+    model: Any, fields: dict[str, Any], signature: Signature, arrays: Arrays
+) -> None:
+    """`mean_` and `label_noise_`, where a file has them; the oldest files do not."""
+    outputs, width = range(signature.n_outputs), fields["n_features"]
+    if fields.get("mean_columns", 0):
+        rule = "the mean must be used as a column or as a mean"
+        as_mean = bool(finite_array(rule, arrays["mean/as_mean"], (1,))[0])
+        trees = tuple(_trees(f"mean/{number}/", arrays, width) for number in outputs)
+        model.mean_ = MeanModel(trees=trees, as_mean=as_mean)
+    elif hasattr(model, "mean"):
+        model.mean_ = None
+    model.label_noise_ = None
+    if "noise/0/scatter" in arrays:
+        model.label_noise_ = tuple(
+            _label_noise(f"noise/{number}/", arrays, signature.input_shape[0]) for number in outputs
+        )
+
+
+def _label_noise(prefix: str, arrays: Arrays, width: int) -> LabelNoise:
+    rule = "label noise must be four numbers from 0 on"
+    numbers = finite_array(rule, arrays[f"{prefix}scatter"], (4,))
+    check(bool((numbers >= 0).all()) and numbers[1] > 0, rule, numbers)
+    variance, factor, freedom, known = (float(number) for number in numbers)
+    check(freedom == 0 or freedom > 2, "a label's tail must have a variance", freedom)
+    varying = _trees(prefix, arrays, width) if f"{prefix}links" in arrays else None
+    return LabelNoise(variance, factor, freedom or np.inf, known or np.inf, varying)
+
+
+def _trees(prefix: str, arrays: Arrays, width: int) -> Trees:
+    stored = {name: arrays[f"{prefix}{name}"] for name in ("links", "numbers", "baseline")}
+    return Trees.from_arrays(stored, width)
 
 
 def _unfitted(fields: Mapping[str, Any], posterior: Posterior) -> Any:
@@ -181,11 +256,13 @@ def _checked_options(options: Any, kind: Any) -> dict[str, Any]:
     """The constructor's arguments, each of the type that it declares; others are refused."""
     check(isinstance(options, dict), "options must have names", options)
     known = set(kind._get_param_names()) - {"method", "settings"}
-    check(set(options) == known, f"options must be {sorted(known)}", sorted(options))
+    later = {"mean"}  # options that files of older versions do not have
+    whole = known - later <= set(options) <= known
+    check(whole, f"options must be {sorted(known)}", sorted(options))
     seed = options["random_state"]
     right = seed is None or (type(seed) is int and 0 <= seed <= MAX_SEED)
     check(right, "random_state must be a seed", seed)
-    hints = {**get_type_hints(kind.__init__), "random_state": int | None}
+    hints = {**get_type_hints(kind.__init__), "random_state": int | None, "mean": str | None}
     return {name: decode(value, hints[name]) for name, value in options.items()}
 
 
@@ -206,7 +283,11 @@ def _scale(name: str, arrays: Arrays, shape: tuple[int, ...]) -> Scale:
     rule = f"{name} must have a finite number per column"
     shift, scale = (finite_array(rule, arrays[f"{name}{end}"], shape) for end in ("shift", "scale"))
     check(bool((scale > 0).all()), f"{name} must be positive", scale)
-    return Scale(shift, scale)
+    if f"{name}bend" not in arrays:
+        return Scale(shift, scale)
+    bend = finite_array(rule, arrays[f"{name}bend"], shape)
+    check(bool((bend >= 0).all()), f"the bend of {name} must not be negative", bend)
+    return Scale(shift, scale, np.where(bend > 0, bend, np.inf))
 
 
 def _calibration_scores(scores: Any, n_outputs: int) -> NDArray[np.float64] | None:
