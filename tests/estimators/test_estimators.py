@@ -1,5 +1,6 @@
 """Estimators in the idioms of scikit-learn, and as files."""
 
+import copy
 import warnings
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,16 @@ def test_an_interval_of_a_label_is_wider_by_its_noise(regressor: GPNRegressor) -
     label, function = (
         np.diff(regressor.predict_interval(X, observation_noise=on), axis=0) for on in (True, False)
     )
-    noise = 2 * 1.96 * SHORT.noise_std * Y.std()
-    np.testing.assert_allclose(np.hypot(function, noise), label, rtol=0.02)
+    assert (label > function).all()
+    of_labels = np.diff(regressor.predict_distribution(X).interval(), axis=0)
+    np.testing.assert_allclose(of_labels, label)
     default = np.diff(regressor.predict_interval(X), axis=0)
     np.testing.assert_allclose(default, label)
+    scatter = copy.copy(regressor)
+    scatter.label_noise_ = None  # what the posterior says by itself
+    plain = np.diff(scatter.predict_interval(X), axis=0)
+    noise = 2 * 1.96 * SHORT.noise_std * Y.std()
+    np.testing.assert_allclose(np.hypot(function, noise), plain, rtol=0.02)
 
 
 def test_samples_come_last_and_by_random_state(regressor: GPNRegressor) -> None:

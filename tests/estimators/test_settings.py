@@ -114,7 +114,7 @@ def test_settings_of_a_configuration_have_names_of_their_own() -> None:
     model = GPNRegressor(SMALL, random_state=0)
     assert model.get_params()["config__train__steps"] == 2
     assert set(model.get_params(deep=False)) == {
-        *("config", "module", "device", "random_state", "verbose")
+        *("config", "mean", "module", "device", "random_state", "verbose")
     }
     model.set_params(config__beta=0.5, config__train__steps=3, random_state=1)
     train = TrainConfig(steps=3, label_batch=16, pool_batch=16)

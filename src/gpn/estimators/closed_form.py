@@ -1,5 +1,6 @@
 """Which prior, and which mean model, a fit in closed form conditions: leave-one-out decides."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +30,8 @@ class Choice:
     x: Tensor
     learnt: LearntPrior
     mean: MeanModel | None
-    score: float  # negative log score per label, left out one by one
+    score: float = math.nan  # negative log score per label, left out one by one
+    squared_error: float = math.nan  # of such labels
 
 
 def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
@@ -38,7 +40,7 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     `X` are the rows in the units of the data, which the mean model sees; `x` the scaled ones.
     """
     if len(y) < 2 or not bool((y != y[0]).any()):
-        return Choice(x, usual_prior(x.shape[1]), None, np.nan)
+        return Choice(x, usual_prior(x.shape[1]), None)
     alone = _scored(x, y, None, None)
     on_step()
     if mean is None or len(y) < MIN_LABELS or y.shape[1] > MAX_TARGETS:
@@ -46,7 +48,8 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     model = None if isinstance(mean, str) else mean
     out_of_fold, fitted = cross_fit(X, y.cpu().numpy(), model, on_step)
     column = torch.from_numpy(out_of_fold).to(x)
-    if model is None and not _may_help(alone, y, column):
+    error = float((y - column).square().mean())
+    if model is None and error > HOPELESS * alone.squared_error:
         return alone
     both = torch.cat([x, column], dim=1)
     choices = [alone]
@@ -66,7 +69,7 @@ def _scored(x: Tensor, y: Tensor, mean: MeanModel | None, start: LearntPrior | N
         student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
         for residual, spread in zip(residuals.T, total.T, strict=True)
     ]
-    return Choice(x, learnt, mean, float(np.mean(losses)))
+    return Choice(x, learnt, mean, float(np.mean(losses)), float(np.mean(residuals**2)))
 
 
 def _left_out(learnt: LearntPrior, x: Tensor, y: Tensor) -> tuple[Rows, Rows]:
@@ -76,10 +79,3 @@ def _left_out(learnt: LearntPrior, x: Tensor, y: Tensor) -> tuple[Rows, Rows]:
     generator = condition_exactly(learnt.prior, some_x, some_y, learnt.noise_std)
     mean, variance = leave_one_out(generator, some_y, learnt.noise_std)
     return (some_y - mean).cpu().numpy(), variance.cpu().numpy()
-
-
-def _may_help(alone: Choice, y: Tensor, out_of_fold: Tensor) -> bool:
-    """Whether the mean model is not far worse than the posterior without it."""
-    residuals, _ = _left_out(alone.learnt, alone.x, y)
-    error = float((y - out_of_fold).square().mean())
-    return error < HOPELESS * float(np.mean(residuals**2))

@@ -25,7 +25,7 @@ Parameters = NDArray[np.float64]
 
 MAX_LABELS = 1000
 MAX_FIRST_LABELS = 300  # the search begins on these, where a step costs a thirtieth
-FIRST_STEPS, STEPS = 20, 15
+FIRST_STEPS, STEPS = 20, 12
 MAX_SCALES = 200  # wider rows, such as embeddings and pixels, have one scale
 JITTER = 1e-6
 # mean and standard deviation of p(θ) for logarithms; a scale's mean grows with √d (Hvarfner 2024)
@@ -131,7 +131,7 @@ class _Search:
         return [scale] * self.n_scales + LOG_RANGES
 
     def run(self, point: Parameters, steps: int) -> Parameters:
-        options = {"maxiter": steps, "maxfun": 2 * steps}
+        options = {"maxiter": steps, "maxfun": steps + steps // 2}
         found = minimize(
             self._loss, point, jac=True, method="L-BFGS-B", bounds=self.bounds(), options=options
         )

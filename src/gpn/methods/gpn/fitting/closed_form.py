@@ -61,18 +61,7 @@ def _with_landmarks(
     unseen = order[: min(MAX_UNSEEN, len(order) // 10)]
     sums = FeatureSums(prior, landmarks, task.n_outputs, noise_std)
     rest = order[len(unseen) :].split(CHUNK_ROWS)
-    before = sums.add((task.x_obs[rows], task.y_obs[rows]) for rows in rest).generator()
-    found = UnseenLabels(unseen, *before.moments(task.x_obs[unseen]))
+    sums.add((task.x_obs[rows], task.y_obs[rows]) for rows in rest)
+    found = UnseenLabels(unseen, *sums.moments(task.x_obs[unseen]))
     generator = sums.add([(task.x_obs[unseen], task.y_obs[unseen])]).generator()
-    return generator, found, _explained(generator, task.x_obs[unseen])
-
-
-def _explained(generator: KernelGenerator, x: torch.Tensor) -> float:
-    """The share of the prior's variance at rows that the landmarks hold."""
-    prior, landmarks = generator.prior, generator.landmarks
-    gram = prior.kernel(landmarks, landmarks)
-    gram.diagonal().add_(1e-6 * float(gram.diagonal().mean()))
-    half = torch.linalg.solve_triangular(
-        torch.linalg.cholesky(gram), prior.kernel(landmarks, x), upper=False
-    )
-    return float(half.square().sum() / prior.variance(x).sum())
+    return generator, found, sums.explained_variance(task.x_obs[unseen])

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gpn.core.priors.ard import ARDPrior, RandomFeatures
-from gpn.core.priors.cholesky import cholesky
+from gpn.core.priors.cholesky import cholesky, jittered_cholesky
 from gpn.core.types import Codes, Functions, Inputs, Outputs, as_generator
 from gpn.methods.gpn.model.generator import Generator
 
@@ -107,8 +107,7 @@ class KernelGenerator(Generator):
         """Q = Rᵀ E with E Eᵀ = I − R K_UU Rᵀ."""
         held = self.root @ self.prior.kernel(self.landmarks, self.landmarks) @ self.root.T
         rest = torch.eye(len(held), dtype=held.dtype, device=held.device) - (held + held.T) / 2
-        values, vectors = torch.linalg.eigh(rest)
-        return self.root.T @ (vectors * values.clamp_min(0.0).sqrt())
+        return self.root.T @ jittered_cholesky(rest, "the spread at the landmarks")[0]
 
 
 def condition_exactly(prior: ARDPrior, x: Inputs, y: Outputs, noise_std: float) -> KernelGenerator:
@@ -142,25 +141,45 @@ class FeatureSums:
 
     def add(self, chunks: Iterable[tuple[Inputs, Outputs]]) -> "FeatureSums":
         for x, y in chunks:
-            cross = self.prior.kernel(self.landmarks, x)
-            features = torch.linalg.solve_triangular(self.factor, cross, upper=False)
+            features = self._features(x)
             self.squares += features @ features.T
             self.products += features @ (y - self.prior.mean(x, y.shape[1]))
         return self
 
+    def moments(self, x: Inputs) -> tuple[Outputs, Outputs]:
+        """Mean and variance given the labels so far, at a few rows."""
+        features, precision = self._features(x), self._precision()
+        weights = torch.cholesky_solve(self.products, precision)
+        mean = self.prior.mean(x, weights.shape[1]) + features.T @ weights
+        left = torch.linalg.solve_triangular(precision, features, upper=False).square().sum(0)
+        variance = self.prior.variance(x) - features.square().sum(0) + self.noise_std**2 * left
+        return mean, variance.clamp_min(0.0)[:, None].expand_as(mean)
+
     def generator(self) -> KernelGenerator:
         """The posterior given the labels so far."""
         identity = torch.eye(len(self.squares), dtype=self.squares.dtype).to(self.squares)
-        precision = self.squares + self.noise_std**2 * identity
-        factor = cholesky(precision, "the precision of the features")
-        weights = torch.cholesky_solve(self.products, factor)
-        inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
+        precision = self._precision()
+        weights = torch.cholesky_solve(self.products, precision)
+        inverse = torch.linalg.solve_triangular(precision, identity, upper=False)
         held = identity - self.noise_std**2 * (inverse.T @ inverse)
-        values, vectors = torch.linalg.eigh((held + held.T) / 2)
-        root = vectors.T * values.clamp_min(0.0).sqrt()[:, None]  # Tᵀ
+        root, _ = jittered_cholesky(held, "what the labels tell of the features")  # T
         solved = torch.linalg.solve_triangular(self.factor.T, weights, upper=True)
-        half = torch.linalg.solve_triangular(self.factor, root, upper=False, left=False)
+        half = torch.linalg.solve_triangular(self.factor, root.T, upper=False, left=False)
         return KernelGenerator(self.prior, self.landmarks, solved, half, is_exact=False)
+
+    def explained_variance(self, x: Inputs) -> float:
+        """The share of the prior's variance at rows that the landmarks hold."""
+        return float(self._features(x).square().sum() / self.prior.variance(x).sum())
+
+    def _features(self, x: Inputs) -> Float[Tensor, "m n"]:
+        cross = self.prior.kernel(self.landmarks, x)
+        return torch.linalg.solve_triangular(self.factor, cross, upper=False)
+
+    def _precision(self) -> Square:
+        """The Cholesky factor of S."""
+        precision = self.squares.clone()
+        precision.diagonal().add_(self.noise_std**2)
+        return cholesky(precision, "the precision of the features")
 
 
 def leave_one_out(
