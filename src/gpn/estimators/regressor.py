@@ -1,5 +1,6 @@
 """Regressors: one target or several, in the units of the data."""
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -33,10 +34,12 @@ from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.training.checkpoint import CheckpointLike
 from gpn.training.config import TrainConfig
 from gpn.training.progress import progress_bar
+from gpn.training.torch_state import one_thread
 
 MAX_CANDIDATES = 20_000
 ROOT_DRAWS = 200
 MIN_NOISE_LABELS = 10
+MAX_ONE_THREAD_LABELS = 500
 STEPS = FOLDS + 3  # of a fit in closed form: three priors, and the folds of a mean model
 NUMERIC = {"y_numeric": True, "multi_output": True}  # checks of y
 
@@ -368,7 +371,8 @@ class GPNRegressor(GPNOptions, Regressor):
         seed, config = as_seed(check_random_state(self.random_state)), self._config()
         self._scaled_pool(X, X_unlabeled)
         x, targets = self._scaled(X), torch.from_numpy(y)
-        with progress_bar("GPN", show=True if self.verbose else None) as on_progress:
+        threads = one_thread() if len(x) <= MAX_ONE_THREAD_LABELS else nullcontext()
+        with threads, progress_bar("GPN", show=True if self.verbose else None) as on_progress:
             steps = iter(range(1, STEPS + 1))
             found = choose(X, x, targets, self.mean, lambda: on_progress(next(steps), STEPS, {}))
             self.mean_ = found.mean

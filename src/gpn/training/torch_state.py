@@ -70,3 +70,15 @@ def matmul_precision(precision: str) -> Iterator[None]:
             yield
         finally:
             torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Small problems gain nothing from threads, and threads that wait for a busy core spin."""
+    with exclusive_torch_state():
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)

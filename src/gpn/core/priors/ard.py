@@ -60,11 +60,17 @@ class ARDPrior(PriorSpec):
         return True
 
     def kernel(self, left: Inputs, right: Float[Tensor, "m *d"]) -> Float[Tensor, "n m"]:
+        return self.batch_kernel(left.flatten(1), right.flatten(1))
+
+    def batch_kernel(
+        self, left: Float[Tensor, "*b n d"], right: Float[Tensor, "*b m d"]
+    ) -> Float[Tensor, "*b n m"]:
+        """`kernel` within each batch of rows."""
         a, b = self._scaled(left), self._scaled(right)
         return ard_kernel(a, b, self.height, self.bias, self.linear, self.activation)
 
     def variance(self, x: Inputs) -> Float[Tensor, "n"]:
-        squares = self._scaled(x).square().sum(1)
+        squares = self._scaled(x.flatten(1)).square().sum(1)
         hidden = squares + self.bias
         nonlinear = EXPECTATIONS[self.activation](hidden, hidden, hidden)
         return self.height * nonlinear + self.linear / len(self.column_scales) * squares
@@ -88,8 +94,8 @@ class ARDPrior(PriorSpec):
             "linear.weight": by_column * (self.linear / len(self.column_scales)),
         }
 
-    def _scaled(self, x: Inputs) -> Float[Tensor, "n d"]:
-        return x.flatten(1) / x.new_tensor(self.column_scales)
+    def _scaled(self, x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b n d"]:
+        return x / x.new_tensor(self.column_scales)
 
 
 class RandomFeatures:
@@ -128,15 +134,16 @@ class _Network(nn.Module):
 
 
 def ard_kernel(
-    a: Float[Tensor, "n d"],
-    b: Float[Tensor, "m d"],
+    a: Float[Tensor, "*b n d"],
+    b: Float[Tensor, "*b m d"],
     height: float | Tensor,
     bias: float | Tensor,
     linear: float | Tensor,
     activation: str,
-) -> Float[Tensor, "n m"]:
+) -> Float[Tensor, "*b n m"]:
     """The covariance between rows that were divided by the scales; differentiable in everything."""
-    products = a @ b.T
-    on_left, on_right = a.square().sum(1)[:, None] + bias, b.square().sum(1)[None] + bias
+    products = a @ b.mT
+    on_left = a.square().sum(-1)[..., :, None] + bias
+    on_right = b.square().sum(-1)[..., None, :] + bias
     nonlinear = EXPECTATIONS[activation](products + bias, on_left, on_right)
-    return height * nonlinear + linear / a.shape[1] * products
+    return height * nonlinear + linear / a.shape[-1] * products

@@ -79,6 +79,12 @@ class KernelGenerator(Generator):
         half = self.root @ self.prior.kernel(self.landmarks, x)
         return self.prior.kernel(x, x) - half.T @ half
 
+    def batch_covariance(self, x: Float[Tensor, "b q d"]) -> Float[Tensor, "b q q"]:
+        """`covariance` within each batch of rows."""
+        half = self.root @ self.prior.kernel(self.landmarks, x.flatten(0, 1))
+        half = half.reshape(-1, *x.shape[:2])
+        return self.prior.batch_kernel(x, x) - torch.einsum("mbq,mbr->bqr", half, half)
+
     def forward(self, x: Inputs, codes: Codes) -> Functions:
         draws = codes.to(x).reshape(len(codes), self.n_outputs, -1)
         first, second = draws.split([self._features.size, len(self.landmarks)], dim=-1)
