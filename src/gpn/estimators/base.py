@@ -82,7 +82,7 @@ class Estimator(BaseEstimator):
         """Whether the fit reports leave-one-out variances at the labels, in closed form."""
         return False
 
-    def _is_closed_form(self, X: Array) -> bool:
+    def _is_closed_form(self, X: Array, *, has_pool: bool) -> bool:
         """Whether the posterior is found without training, by the labels alone."""
         return False
 
@@ -148,7 +148,8 @@ class Estimator(BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         self.x_scale_ = Scale.none()
         if self._scales_inputs:
-            self.x_scale_ = scale_of_rows(X, rows, names, robust=self._is_closed_form(X))
+            robust = self._is_closed_form(X, has_pool=rows is not None)
+            self.x_scale_ = scale_of_rows(X, rows, names, robust=robust)
         if source is not None:
             return source.mapped(lambda chunk: self._scaled(to_numpy(chunk)))
         return None if rows is None else self._scaled(rows)

@@ -14,12 +14,15 @@ from gpn.core.priors.ard_evidence import LearntPrior, learn_ard_prior, usual_pri
 from gpn.core.types import as_generator
 from gpn.estimators.label_noise import student_loss
 from gpn.estimators.mean import MAX_TARGETS, MIN_LABELS, MeanModel, cross_fit
+from gpn.methods.gpn.fit_report import UnseenLabels
 from gpn.methods.gpn.model.kernel_generator import condition_exactly, leave_one_out
 
 Rows = NDArray[np.float64]
 OnStep = Callable[[], None]
 
 MAX_SCORED_LABELS = 2000
+MAX_CROSS_VALIDATED = 300
+FOLDS = 5
 HOPELESS = 3.0  # a mean with so many times the squared error of the posterior is not tried
 
 
@@ -57,6 +60,24 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
         choices.append(_scored(both, y, replace(fitted, as_mean=as_mean), alone.learnt))
         on_step()
     return min(choices, key=lambda choice: choice.score)
+
+
+def cross_validated(choice: Choice, y: Tensor) -> UnseenLabels:
+    """Few labels as posteriors predict them whose prior has not seen them either.
+
+    Leaving labels out of a posterior, but not out of the search for its prior, is too hopeful
+    where labels are hardly more than the prior's parameters.
+    """
+    columns = choice.learnt.prior.mean_columns
+    order = torch.randperm(len(y), generator=as_generator(2))
+    means, variances = torch.zeros_like(y), torch.zeros_like(y)
+    for fold in order.tensor_split(min(FOLDS, len(y))):
+        rest = order[~torch.isin(order, fold)]
+        x, targets = choice.x[rest], y[rest]
+        learnt = learn_ard_prior(x, targets, start=choice.learnt, mean_columns=columns)
+        generator = condition_exactly(learnt.prior, x.double(), targets.double(), learnt.noise_std)
+        means[fold], variances[fold] = generator.moments(choice.x[fold].double())
+    return UnseenLabels(torch.arange(len(y)), means, variances)
 
 
 def _scored(x: Tensor, y: Tensor, mean: MeanModel | None, start: LearntPrior | None) -> Choice:

@@ -1,6 +1,7 @@
 """Regressors: one target or several, in the units of the data."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from gpn.estimators.active_learning import reduce_variance
 from gpn.estimators.base import Array, Estimator, NamedMethod, as_seed, loadable, to_numpy
 from gpn.estimators.calibration import MIN_STD, calibrated_interval, label_moments
 from gpn.estimators.chunks import in_chunks
-from gpn.estimators.closed_form import choose
+from gpn.estimators.closed_form import MAX_CROSS_VALIDATED, choose, cross_validated
 from gpn.estimators.conformal import interval_scores
 from gpn.estimators.distribution import LabelDistribution
 from gpn.estimators.gpn import GPNOptions
@@ -31,6 +32,8 @@ from gpn.estimators.scaling import Scale, warn_of_target_sentinels
 from gpn.estimators.thresholds import Fit, ThresholdRule, unseen_labels
 from gpn.estimators.validation import weighted_rows
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
+from gpn.methods.gpn.defaults import MAX_FEW_INPUTS
+from gpn.methods.gpn.defaults import MAX_WIDE_CONDITIONED_LABELS as MAX_EXACT_LABELS
 from gpn.training.checkpoint import CheckpointLike
 from gpn.training.config import TrainConfig
 from gpn.training.progress import progress_bar
@@ -320,7 +323,8 @@ class GPNRegressor(GPNOptions, Regressor):
     """A Generative Posterior Network for numbers.
 
     config: all settings of a GPN; None chooses them from the data. Tables are fitted in closed
-    form, with a scale for each column by marginal likelihood, unless a setting asks for a network.
+    form, with a scale for each column by marginal likelihood, unless a setting asks for a network,
+    or a wide table with many labels has unlabeled rows, from which a network learns its flags.
     mean: a scikit-learn regressor whose cross-fitted predictions become an input column or the
     prior's mean, whichever predicts left-out labels better, or neither; "auto" tries boosted
     trees, None nothing. module: your own trunk, a torch module from rows to features, or one of
@@ -349,10 +353,16 @@ class GPNRegressor(GPNOptions, Regressor):
         )
         self.mean = mean
 
-    def _is_closed_form(self, X: Array) -> bool:
+    def _is_closed_form(self, X: Array, *, has_pool: bool) -> bool:
+        """Unless a setting asks for a network, or the pool takes part in the posterior: that of
+        wide tables with many labels, whose flags learn from it."""
         config = self._config_with_module()
-        given = config.prior is not None and not isinstance(config.prior, ARDPrior)
-        return X.ndim == 2 and not given and not config.needs_network
+        if X.ndim != 2 or config.needs_network:
+            return False
+        if config.prior is not None:
+            return isinstance(config.prior, ARDPrior)
+        few_columns, few_labels = X.shape[1] <= MAX_FEW_INPUTS, len(X) <= MAX_EXACT_LABELS
+        return config.generator == "closed-form" or not has_pool or few_columns or few_labels
 
     def _fit(
         self,
@@ -365,7 +375,7 @@ class GPNRegressor(GPNOptions, Regressor):
     ) -> None:
         self.mean_ = None
         _check_mean(self.mean)
-        if not self._is_closed_form(X):
+        if not self._is_closed_form(X, has_pool=X_unlabeled is not None):
             super()._fit(X, y, X_unlabeled, checkpoint=checkpoint)
             return
         seed, config = as_seed(check_random_state(self.random_state)), self._config()
@@ -387,6 +397,10 @@ class GPNRegressor(GPNOptions, Regressor):
             )
             task = Task(found.x, targets)
             self.posterior_ = method.fit(task, rng=seed, progress=False)
+            if config.prior is None and MIN_NOISE_LABELS <= len(x) <= MAX_CROSS_VALIDATED:
+                report = self.posterior_.fit_report
+                unseen = cross_validated(found, targets)
+                self.posterior_.fit_report = replace(report, unseen=unseen)
         fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
         self._finish(fit, unseen_labels, np.arange(0))
 
