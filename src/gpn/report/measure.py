@@ -32,17 +32,17 @@ def noise_std_of(estimator: Any) -> float:
 
 
 def pit(estimator: Any, x: Array, y: Array) -> Array:
-    """u = P(new label < y) at each row: from draws, or in closed form.
+    """u = P(new label < y) at each row: from the predictive distribution, or from draws.
 
-    A Gaussian has u = Φ(z) with z = (y − mean) / std. After conformal calibration u = ½ ± ½ level,
-    where the interval of that level ends at y.
+    After conformal calibration u = ½ ± ½ level, where the interval of that level ends at y.
     """
     noise_std, scores = noise_std_of(estimator), estimator.calibration_scores_
-    if scores is not None or isinstance(estimator.posterior_, GaussianPosterior):
-        mean, std = estimator.predict(x, return_std=True)
-        z = (y - mean) / np.maximum(np.hypot(std, noise_std), np.finfo(float).tiny)
+    has_distribution = isinstance(estimator.posterior_, GaussianPosterior)
+    if scores is not None or has_distribution or estimator.label_noise_ is not None:
+        found = estimator.predict_distribution(x)
         if scores is None:
-            return ndtr(z)
+            return found.cdf(y)
+        z = (y - found.location) / np.maximum(found.scale, np.finfo(float).tiny)
         level = np.searchsorted(scores[:, 0], np.abs(z)) / (len(scores) + 1)
         return 0.5 + 0.5 * np.sign(z) * level
     chunks = [slice(start, start + CHUNK_ROWS) for start in range(0, len(x), CHUNK_ROWS)]

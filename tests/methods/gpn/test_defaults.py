@@ -77,6 +77,7 @@ def test_a_resolved_configuration_leaves_nothing_open(
 def test_settings_are_never_overruled() -> None:
     settings: dict[str, Any] = {
         "anchor": "independent",
+        "generator": "affine",
         "pool_weights": "equal",
         "target_noise": True,
         "noise_std": 0.3,

@@ -107,7 +107,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "anchor": ({"anchor": "joined"}, r"anchor must be one of .*got 'joined'; .*mean 'joint'\?"),
     "codes": ({"codes": "spectrum"}, r"codes must be one of .*did you mean 'spectral'\?"),
-    "generator": ({"generator": "linear"}, r"generator must be one of affine, concat, got"),
+    "generator": (
+        {"generator": "linear"},
+        r"generator must be one of auto, closed-form, affine, concat",
+    ),
     "pool_weights": ({"pool_weights": "none"}, r"pool_weights must be one of auto, mixture, equal"),
     "n_axes": ({"n_axes": 0}, r"n_axes must be a whole number of at least 1, got 0"),
     "noise_std": ({"noise_std": 0.0}, r"noise_std must be positive, or None .*got 0\.0"),
