@@ -5,6 +5,7 @@ from gpn.core.pools.base import SamplerPool, TensorPool, box
 from gpn.core.pools.disk import DiskPool
 from gpn.core.pools.rows import DatasetPool
 from gpn.core.posterior.base import Function, Posterior
+from gpn.core.priors.ard import ARDPrior
 from gpn.core.priors.prior import ConvPrior, MLPPrior, ModulePrior
 from gpn.core.task import Task
 from gpn.core.warnings import Diagnostic, GPNWarning
@@ -20,6 +21,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "GPN",
+    "ARDPrior",
     "Checkpoint",
     "ConvPrior",
     "ConvTrunk",

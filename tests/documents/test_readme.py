@@ -4,8 +4,11 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from statistics import fmean
 
 import pytest
+
+from experiments.tables import report
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -135,3 +138,18 @@ def test_the_profile_is_that_of_its_file() -> None:
         "a GPN's step, not replayed": "step of the GPN, nothing replayed",
     }.items():
         assert f"| {what} | {found[name]:.2f} ms |" in text
+
+
+def test_the_numbers_of_the_suite_of_tables_are_those_of_its_files() -> None:
+    found = [means for means in report.measured().values() if "gpn" in means]
+    near = sum(report.above_best(means, "gpn") <= report.NEAR_NLL for means in found)
+    close = sum(report.ratio_to_best(means, "gpn") <= report.NEAR_RMSE for means in found)
+    ranks = [fmean(report.rank(m, "gpn", name) for m in found) for name in ("nll", "rmse")]
+    coverage = 100 * fmean(means["gpn"]["coverage_95"] for means in found)
+    text = " ".join(README.split())
+    assert (
+        f"within 0.05 nats of it on {near} of {len(found)} tables (mean rank {ranks[0]:.1f})"
+        in text
+    )
+    assert f"within 3 % of it on {close} (mean rank {ranks[1]:.1f})" in text
+    assert f"95 % intervals hold {coverage:.1f} % of new labels" in text

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from gpn.estimators.conformal import (
+from gpn.estimators.intervals.conformal import (
     class_scores,
     conformal_quantile,
     conformal_rank,

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from experiments.tables.data import Rows, Targets
 from experiments.tables.predictive import Prediction
-from gpn.estimators.conformal import conformal_rank
+from gpn.estimators.intervals.conformal import conformal_rank
 
 
 class MissingPackage(ImportError):

@@ -176,9 +176,8 @@ class GPNModel(Model):
                 f"X must have the shape b × q × {len(self.x_shift)}, got {tuple(X.shape)}."
             )
         z = ((X - self.x_shift.to(X)) / self.x_scale.to(X)).to(self._parameter())
-        bend = self.x_bend.to(z)
-        excess = (z.abs() - bend).clamp_min(0.0)
-        return torch.where(excess > 0, z.sign() * (bend + excess.log1p()), z)
+        excess = (z.abs() - self.x_bend.to(z)).clamp_min(0.0)
+        return z - z.sign() * (excess - excess.log1p())
 
     def _exact_posterior(
         self, X: Tensor, generator: KernelGenerator, noise_variance: Tensor | None

@@ -16,10 +16,10 @@ from gpn.core.checks import require_level
 from gpn.core.posterior.base import Posterior, sample_covariance_root
 from gpn.estimators.active_learning import reduce_variance
 from gpn.estimators.base import Array, Estimator, NamedMethod, as_seed, loadable, to_numpy
-from gpn.estimators.calibration import class_numbers
 from gpn.estimators.chunks import in_chunks
-from gpn.estimators.conformal import class_scores, conformal_quantile
 from gpn.estimators.gpn import GPNOptions
+from gpn.estimators.intervals.calibration import class_numbers
+from gpn.estimators.intervals.conformal import class_scores, conformal_quantile
 from gpn.estimators.validation import weighted_rows
 from gpn.training.checkpoint import CheckpointLike
 

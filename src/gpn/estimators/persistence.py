@@ -21,11 +21,11 @@ from sklearn.base import is_classifier
 from gpn.core.posterior.base import Posterior
 from gpn.core.task import Signature
 from gpn.estimators.base import ESTIMATORS
+from gpn.estimators.closed_form.mean import MeanModel
+from gpn.estimators.closed_form.trees import Trees
 from gpn.estimators.gpn import GPNOptions
-from gpn.estimators.label_noise import LabelNoise
-from gpn.estimators.mean import MeanModel
+from gpn.estimators.intervals.label_noise import LabelNoise
 from gpn.estimators.scaling import Scale
-from gpn.estimators.trees import Trees
 from gpn.methods.gpn import GPNConfig
 from gpn.saving.encoding import decode, decode_settings, encode
 from gpn.saving.format import SavedModel, restore_posterior

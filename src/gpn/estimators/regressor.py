@@ -20,14 +20,14 @@ from gpn.core.types import Outputs
 from gpn.core.warnings import GPNWarning, warn_caller
 from gpn.estimators.active_learning import reduce_variance
 from gpn.estimators.base import Array, Estimator, NamedMethod, as_seed, loadable, to_numpy
-from gpn.estimators.calibration import MIN_STD, calibrated_interval, label_moments
 from gpn.estimators.chunks import in_chunks
-from gpn.estimators.closed_form import MAX_CROSS_VALIDATED, choose, cross_validated
-from gpn.estimators.conformal import interval_scores
-from gpn.estimators.distribution import LabelDistribution
+from gpn.estimators.closed_form.choice import MAX_CROSS_VALIDATED, choose, cross_validated
+from gpn.estimators.closed_form.mean import FOLDS, MeanModel
 from gpn.estimators.gpn import GPNOptions
-from gpn.estimators.label_noise import LabelNoise, learn_label_noise
-from gpn.estimators.mean import FOLDS, MeanModel
+from gpn.estimators.intervals.calibration import MIN_STD, calibrated_interval, label_moments
+from gpn.estimators.intervals.conformal import interval_scores
+from gpn.estimators.intervals.distribution import LabelDistribution
+from gpn.estimators.intervals.label_noise import LabelNoise, learn_label_noise
 from gpn.estimators.scaling import Scale, warn_of_target_sentinels
 from gpn.estimators.thresholds import Fit, ThresholdRule, unseen_labels
 from gpn.estimators.validation import weighted_rows

@@ -85,8 +85,9 @@ class Scale:
         z = (values - self.shift) / self.scale
         if self.bend is None:
             return z
-        excess = np.maximum(np.abs(z) - self.bend, 0.0)
-        return np.where(excess > 0, np.sign(z) * (self.bend + np.log1p(excess)), z)
+        size = np.abs(z)
+        excess = np.maximum(size - self.bend, 0.0)
+        return np.sign(z) * (size - excess + np.log1p(excess))
 
     def undo(self, values: Rows) -> Rows:
         """Back to the units of the data; `values` ``(..., o)``."""

@@ -25,7 +25,7 @@ from torch import Tensor
 from gpn.core.posterior.base import Posterior
 from gpn.core.task import Task
 from gpn.core.warnings import GPNWarning
-from gpn.estimators.conformal import conformal_rank
+from gpn.estimators.intervals.conformal import conformal_rank
 from gpn.methods.gpn import GPNPosterior
 from gpn.methods.registry import Method
 from gpn.training.config import TrainConfig

@@ -16,9 +16,9 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 
 from gpn import metrics
 from gpn.core.checks import require_level
-from gpn.estimators.calibration import class_numbers
 from gpn.estimators.classifier import ClassPrediction, GPNClassifier, PosteriorClassifier
-from gpn.estimators.conformal import fewest_rows
+from gpn.estimators.intervals.calibration import class_numbers
+from gpn.estimators.intervals.conformal import fewest_rows
 from gpn.estimators.persistence import load_parts, save_model
 from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor, Prediction
 from gpn.saving.format import SavedModel
@@ -96,8 +96,8 @@ class TableModel:
     def calibrate(self, table: pd.DataFrame) -> None:
         """Calibrate intervals and sets of classes by labeled rows that the fit has not seen.
 
-        See `gpn.estimators.calibration`. Rows of the fit would make intervals too narrow: they are
-        refused, as far as the model stores its labeled rows.
+        See `gpn.estimators.intervals.calibration`. Rows of the fit would make intervals too
+        narrow: they are refused, as far as the model stores its labeled rows.
         """
         x, y = self.encoder.transform(table), target_column(table, self.target)
         if len(x) < MIN_CALIBRATION_ROWS:

@@ -109,7 +109,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "codes": ({"codes": "spectrum"}, r"codes must be one of .*did you mean 'spectral'\?"),
     "generator": (
         {"generator": "linear"},
-        r"generator must be one of auto, closed-form, affine, concat",
+        r"generator must be one of auto, closed-form",
     ),
     "pool_weights": ({"pool_weights": "none"}, r"pool_weights must be one of auto, mixture, equal"),
     "n_axes": ({"n_axes": 0}, r"n_axes must be a whole number of at least 1, got 0"),

@@ -28,13 +28,14 @@ MAX_FIRST_LABELS = 300  # the search begins on these, where a step costs a thirt
 FIRST_STEPS, STEPS = 20, 12
 MAX_SCALES = 200  # wider rows, such as embeddings and pixels, have one scale
 JITTER = 1e-6
+MIN_NOISE_SHARE = 0.1
 # mean and standard deviation of p(θ) for logarithms; a scale's mean grows with √d (Hvarfner 2024)
 LOG_SCALE_STD = 3**0.5
-LOG_HEIGHT, LOG_BIAS, LOG_LINEAR = (1.0, 2.0), (0.0, 1.5), (-2.0, 3.0)
+LOG_HEIGHT, LOG_BIAS, LOG_LINEAR = (0.0, 3.0), (0.0, 1.5), (-1.0, 3.0)
 LOG_NOISE = (LOG_NOISE_MEAN, 3.0)
 NAMES = ("height", "bias", "linear", "noise")
 LOG_SCALE_RANGE = 9.0  # on both sides of the usual scale
-LOG_RANGES = [(-6.0, 8.0), (-8.0, 6.0), (-12.0, 8.0), (-14.0, 1.5)]  # in the order of NAMES
+LOG_RANGES = [(-10.0, 8.0), (-8.0, 6.0), (-12.0, 8.0), (-14.0, 1.5)]  # in the order of NAMES
 
 
 @dataclass(frozen=True)
@@ -54,23 +55,27 @@ def learn_ard_prior(
     groups: Sequence[int] | None = None,
     start: LearntPrior | None = None,
     mean_columns: int = 0,
+    linear_only: bool = False,
     activation: str = "erf",
 ) -> LearntPrior:
     """The prior of the largest evidence for labels of about unit variance.
 
     Columns of one group share a scale (`groups` has a number per column): those of one category.
-    A search may `start` from an earlier answer, also one for fewer columns.
+    A search may `start` from an earlier answer, also one for fewer columns. With `linear_only`
+    functions are linear, with one scale for all columns: ridge regression.
     """
     x, y = x.flatten(1).double(), y.double()
     if mean_columns:
         y = y - x[:, -mean_columns:]
     order = torch.randperm(len(x), generator=as_generator(0))[:MAX_LABELS].to(x.device)
-    search = _Search(x[order], y[order], _groups(groups, x.shape[1]), mean_columns, activation)
+    if linear_only:
+        groups = [0] * x.shape[1]
+    options = _Options(_groups(groups, x.shape[1]), mean_columns, linear_only, activation)
+    search = _Search(x[order], y[order], options)
     point = search.start(start)
     if start is None and len(x) > 2 * MAX_FIRST_LABELS:
         few = order[:MAX_FIRST_LABELS]
-        few_search = _Search(x[few], y[few], search.groups, mean_columns, activation)
-        point = few_search.run(point, FIRST_STEPS)
+        point = _Search(x[few], y[few], options).run(point, FIRST_STEPS)
         return search.answer(search.run(point, STEPS))
     return search.answer(search.run(point, STEPS if start is not None else FIRST_STEPS + STEPS))
 
@@ -96,15 +101,22 @@ def _groups(groups: Sequence[int] | None, n_columns: int) -> Tensor:
     return torch.tensor(groups).unique(return_inverse=True)[1]
 
 
+@dataclass(frozen=True)
+class _Options:
+    """What a search may change: a scale for each group of columns, and more unless linear only."""
+
+    groups: Tensor
+    mean_columns: int
+    linear_only: bool
+    activation: str
+
+
 class _Search:
     """−log p(y, θ) / n, and its gradient, on some labels."""
 
-    def __init__(
-        self, x: Inputs, y: Outputs, groups: Tensor, mean_columns: int, activation: str
-    ) -> None:
-        self.x, self.y, self.groups, self.activation = x, y, groups, activation
-        self.mean_columns = mean_columns
-        self.n_scales = int(groups.max()) + 1
+    def __init__(self, x: Inputs, y: Outputs, options: "_Options") -> None:
+        self.x, self.y, self.options, self.groups = x, y, options, options.groups
+        self.n_scales = int(self.groups.max()) + 1
         self.usual_scale = _usual_log_scale(x.shape[1])
         means = [self.usual_scale] * self.n_scales
         means += [mean for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, LOG_NOISE)]
@@ -128,7 +140,13 @@ class _Search:
 
     def bounds(self) -> list[tuple[float, float]]:
         scale = self.usual_scale - LOG_SCALE_RANGE, self.usual_scale + LOG_SCALE_RANGE
-        return [scale] * self.n_scales + LOG_RANGES
+        height, bias, linear, noise = LOG_RANGES
+        if self.options.linear_only:
+            height = (height[0], height[0])
+        if self.options.mean_columns:  # errors of another model are no smooth function of the rows
+            least = math.log(MIN_NOISE_SHARE * float(self.y.square().mean()) + 1e-12)
+            noise = min(max(noise[0], least), noise[1]), noise[1]
+        return [scale] * self.n_scales + [height, bias, linear, noise]
 
     def run(self, point: Parameters, steps: int) -> Parameters:
         options = {"maxiter": steps, "maxfun": steps + steps // 2}
@@ -154,7 +172,7 @@ class _Search:
         scales = theta[: self.n_scales].exp()[self.groups]
         height, bias, linear, noise = theta[self.n_scales :].exp()
         a = self.x / scales
-        gram = ard_kernel(a, a, height, bias, linear, self.activation)
+        gram = ard_kernel(a, a, height, bias, linear, self.options.activation)
         return gram + (noise + JITTER) * torch.eye(len(a), dtype=a.dtype, device=a.device)
 
     def answer(self, point: Parameters) -> LearntPrior:
@@ -166,8 +184,8 @@ class _Search:
             height=height,
             bias=bias,
             linear=linear,
-            mean_columns=self.mean_columns,
-            activation=self.activation,
+            mean_columns=self.options.mean_columns,
+            activation=self.options.activation,
         )
         evidence, _ = log_evidence_and_gradient(self._gram(theta), self.y)
         bounds = np.array(self.bounds()[self.n_scales :])

@@ -127,8 +127,10 @@ def regime_of(config: GPNConfig, task: Task, anchor: str, weights: str) -> Regim
 def resolve(config: GPNConfig, task: Task) -> ResolvedConfig:
     """The configuration with everything but β and the noise chosen for the task."""
     generator = config.generator
-    if generator == "auto":
-        generator = "closed-form" if has_closed_form(config, task) else "affine"
+    if has_closed_form(config, task):
+        generator = "closed-form"
+    elif generator == "auto":
+        generator = "affine"
     anchor = _anchor(config, task) if config.anchor == "auto" else config.anchor
     if anchor == "conditioned" and task.is_classification:
         raise ValueError(

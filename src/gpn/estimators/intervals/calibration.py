@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from gpn.core.types import Outputs
-from gpn.estimators.conformal import conformal_quantile
+from gpn.estimators.intervals.conformal import conformal_quantile
 
 Array = NDArray[Any]
 

@@ -16,7 +16,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import KFold
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from gpn.estimators.trees import Trees
+from gpn.estimators.closed_form.trees import Trees
 
 Array = NDArray[Any]
 Rows = NDArray[np.float64]

@@ -48,7 +48,9 @@ class LabelDistribution:
     def rvs(self, size: int = 1, random_state: Any = None) -> Array:
         """`size` labels of each row, along a last axis."""
         shape = (size, *self.location.shape)
-        draws = stats.t.rvs(self._freedom, self.location, self.scale, shape, random_state)
+        draws = stats.t.rvs(
+            self._freedom, self.location, self.scale, size=shape, random_state=random_state
+        )
         return np.moveaxis(draws, 0, -1)
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:

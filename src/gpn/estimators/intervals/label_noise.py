@@ -18,8 +18,8 @@ from scipy import stats
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import KFold
 
-from gpn.estimators.mean import few_threads
-from gpn.estimators.trees import Trees
+from gpn.estimators.closed_form.mean import few_threads
+from gpn.estimators.closed_form.trees import Trees
 
 Rows = NDArray[np.float64]
 

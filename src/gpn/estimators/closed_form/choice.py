@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gpn.core.priors.ard_evidence import LearntPrior, learn_ard_prior, usual_prior
 from gpn.core.types import as_generator
-from gpn.estimators.label_noise import student_loss
-from gpn.estimators.mean import MAX_TARGETS, MIN_LABELS, MeanModel, cross_fit
+from gpn.estimators.closed_form.mean import MAX_TARGETS, MIN_LABELS, MeanModel, cross_fit
+from gpn.estimators.intervals.label_noise import student_loss
 from gpn.methods.gpn.fit_report import UnseenLabels
 from gpn.methods.gpn.model.kernel_generator import condition_exactly, leave_one_out
 
@@ -23,6 +23,7 @@ OnStep = Callable[[], None]
 MAX_SCORED_LABELS = 2000
 MAX_CROSS_VALIDATED = 300
 FOLDS = 5
+MAX_ERROR_RATIO = 1.2
 HOPELESS = 3.0  # a mean with so many times the squared error of the posterior is not tried
 
 
@@ -44,7 +45,8 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     """
     if len(y) < 2 or not bool((y != y[0]).any()):
         return Choice(x, usual_prior(x.shape[1]), None)
-    alone = _scored(x, y, None, None)
+    choices = [_scored(x, y, None, None), _scored(x, y, None, None, linear_only=True)]
+    alone = _best(choices)
     on_step()
     if mean is None or len(y) < MIN_LABELS or y.shape[1] > MAX_TARGETS:
         return alone
@@ -55,11 +57,21 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     if model is None and error > HOPELESS * alone.squared_error:
         return alone
     both = torch.cat([x, column], dim=1)
-    choices = [alone]
     for as_mean in (False, True):
-        choices.append(_scored(both, y, replace(fitted, as_mean=as_mean), alone.learnt))
+        start = choices[0].learnt
+        choices.append(_scored(both, y, replace(fitted, as_mean=as_mean), start))
         on_step()
-    return min(choices, key=lambda choice: choice.score)
+    return _best(choices)
+
+
+def _best(choices: list[Choice]) -> Choice:
+    """The best likelihood among those whose squared error is about the smallest.
+
+    A prior that is right at most labels and far off at some may have the better likelihood, by a
+    long tail.
+    """
+    most = MAX_ERROR_RATIO * min(choice.squared_error for choice in choices)
+    return min((c for c in choices if c.squared_error <= most), key=lambda choice: choice.score)
 
 
 def cross_validated(choice: Choice, y: Tensor) -> UnseenLabels:
@@ -80,17 +92,25 @@ def cross_validated(choice: Choice, y: Tensor) -> UnseenLabels:
     return UnseenLabels(torch.arange(len(y)), means, variances)
 
 
-def _scored(x: Tensor, y: Tensor, mean: MeanModel | None, start: LearntPrior | None) -> Choice:
+def _scored(
+    x: Tensor,
+    y: Tensor,
+    mean: MeanModel | None,
+    start: LearntPrior | None,
+    *,
+    linear_only: bool = False,
+) -> Choice:
     """A prior by evidence, and how it predicts labels that are left out one by one."""
     columns = y.shape[1] if mean is not None and mean.as_mean else 0
-    learnt = learn_ard_prior(x, y, start=start, mean_columns=columns)
+    learnt = learn_ard_prior(x, y, start=start, mean_columns=columns, linear_only=linear_only)
     residuals, variance = _left_out(learnt, x, y)
     total = variance + learnt.noise_std**2
     losses = [
         student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
         for residual, spread in zip(residuals.T, total.T, strict=True)
     ]
-    return Choice(x, learnt, mean, float(np.mean(losses)), float(np.mean(residuals**2)))
+    error = float(np.mean(residuals**2))
+    return Choice(x, learnt, mean, float(np.mean(losses)), error)
 
 
 def _left_out(learnt: LearntPrior, x: Tensor, y: Tensor) -> tuple[Rows, Rows]:

@@ -1,0 +1,1 @@
+"""What a regressor chooses before a fit in closed form: the prior, and a mean model inside it."""

@@ -1,0 +1,1 @@
+"""Intervals of new labels: their scatter, their distribution, and conformal calibration."""
