@@ -1,5 +1,6 @@
 """Regressors: one target or several, in the units of the data."""
 
+import math
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -21,7 +22,13 @@ from gpn.core.warnings import GPNWarning, warn_caller
 from gpn.estimators.active_learning import reduce_variance
 from gpn.estimators.base import Array, Estimator, NamedMethod, as_seed, loadable, to_numpy
 from gpn.estimators.chunks import in_chunks
-from gpn.estimators.closed_form.choice import MAX_CROSS_VALIDATED, choose, cross_validated
+from gpn.estimators.closed_form.choice import (
+    MAX_CROSS_VALIDATED,
+    Choice,
+    choose,
+    cross_validated,
+    warn_of_edge,
+)
 from gpn.estimators.closed_form.mean import FOLDS, MeanModel
 from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.calibration import MIN_STD, calibrated_interval, label_moments
@@ -34,6 +41,7 @@ from gpn.estimators.validation import weighted_rows
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.methods.gpn.defaults import MAX_FEW_INPUTS
 from gpn.methods.gpn.defaults import MAX_WIDE_CONDITIONED_LABELS as MAX_EXACT_LABELS
+from gpn.methods.gpn.fit_report import FitReport
 from gpn.training.checkpoint import CheckpointLike
 from gpn.training.config import TrainConfig
 from gpn.training.progress import progress_bar
@@ -77,6 +85,7 @@ class Regressor(RegressorMixin, Estimator):
     n_targets_: int
     label_noise_: tuple[LabelNoise, ...] | None
     _flat: bool  # whether y had no axis of targets
+    _has_copies: bool = False  # whether weights repeat rows
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -96,12 +105,15 @@ class Regressor(RegressorMixin, Estimator):
         Unlabeled rows may be too many for memory: a memory-mapped array, a torch Dataset or a
         `gpn.DiskPool`. A row counts as often as its weight says. A fit with a `checkpoint`, a
         path, is written to that file while it runs; killed and called again, it resumes there.
-        An earlier calibration is forgotten.
+        An earlier calibration is forgotten. A fit in closed form takes seconds and needs neither:
+        it writes no checkpoint.
         """
         X, y = self._validated(X, y, reset=True, **NUMERIC)
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
         self.n_targets_, self._flat = targets.shape[1], np.ndim(y) == 1
+        n_rows = len(X)
         X, targets = weighted_rows(X, targets, sample_weight, self.random_state)
+        self._has_copies = len(X) > n_rows or (sample_weight is not None and len(X) < n_rows)
         self.y_scale_ = Scale.of(targets)
         warn_of_one_value(targets)
         warn_of_target_sentinels(targets)
@@ -241,17 +253,18 @@ class Regressor(RegressorMixin, Estimator):
         if self.label_noise_ is None:
             return label_moments(mean, variance, self.posterior_.noise_std)
         scale = self._distribution(x, mean, variance).scale.reshape(len(x), -1)
-        return mean.double(), torch.from_numpy(scale / self.y_scale_.scale).clamp_min(MIN_STD)
+        scaled = torch.from_numpy(scale / self.y_scale_.scale).clamp_min(MIN_STD)
+        return mean.double(), scaled.to(mean.device)
 
     def _finish(self, fit: Fit, rule: ThresholdRule, unseen: Array) -> None:
         super()._finish(fit, rule, unseen)
         self.label_noise_ = None
         posterior, rows = self.posterior_, torch.from_numpy(unseen)
-        if isinstance(posterior, GPNPosterior) and posterior.fit_report.unseen is not None:
+        if len(unseen):
+            moments = posterior.moments(fit.task.x_obs[rows])
+        elif isinstance(posterior, GPNPosterior) and posterior.fit_report.unseen is not None:
             found = posterior.fit_report.unseen
             rows, moments = found.rows.cpu(), (found.mean, found.variance)
-        elif len(unseen):
-            moments = posterior.moments(fit.task.x_obs[rows])
         if len(rows) >= MIN_NOISE_LABELS:
             self.label_noise_ = self._learnt_noise(fit.task, rows, *moments)
 
@@ -265,7 +278,9 @@ class Regressor(RegressorMixin, Estimator):
         noise = None if noise_std is None else noise_std**2
         columns = zip(residuals.T, to_numpy(variance.double()).T, strict=True)
         prior = getattr(getattr(self.posterior_, "config", None), "prior", None)
-        n_parameters = len(set(prior.column_scales)) if isinstance(prior, ARDPrior) else 0
+        n_parameters = 0
+        if isinstance(prior, ARDPrior) and len(rows) > MAX_CROSS_VALIDATED:
+            n_parameters = len(set(prior.column_scales))
         return tuple(learn_label_noise(x, *column, noise, n_parameters) for column in columns)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
@@ -354,15 +369,17 @@ class GPNRegressor(GPNOptions, Regressor):
         self.mean = mean
 
     def _is_closed_form(self, X: Array, *, has_pool: bool) -> bool:
-        """Unless a setting asks for a network, or the pool takes part in the posterior: that of
-        wide tables with many labels, whose flags learn from it."""
+        """Unless a setting or weights of rows ask for a network, or the pool takes part in the
+        posterior: that of wide tables with many labels, whose flags learn from it."""
         config = self._config_with_module()
-        if X.ndim != 2 or config.needs_network:
+        if config.generator == "closed-form":
+            return True
+        if X.ndim != 2 or config.needs_network or self._has_copies:
             return False
         if config.prior is not None:
             return isinstance(config.prior, ARDPrior)
         few_columns, few_labels = X.shape[1] <= MAX_FEW_INPUTS, len(X) <= MAX_EXACT_LABELS
-        return config.generator == "closed-form" or not has_pool or few_columns or few_labels
+        return not has_pool or few_columns or few_labels
 
     def _fit(
         self,
@@ -384,25 +401,31 @@ class GPNRegressor(GPNOptions, Regressor):
         threads = one_thread() if len(x) <= MAX_ONE_THREAD_LABELS else nullcontext()
         with threads, progress_bar("GPN", show=True if self.verbose else None) as on_progress:
             steps = iter(range(1, STEPS + 1))
-            found = choose(X, x, targets, self.mean, lambda: on_progress(next(steps), STEPS, {}))
-            self.mean_ = found.mean
-            prior, noise_std = found.learnt.prior, config.noise_std or found.learnt.noise_std
-            method = GPN(
-                GPNConfig(
-                    generator="closed-form",
-                    prior=config.prior or prior,
-                    noise_std=noise_std,
-                    train=None if self.device == "auto" else TrainConfig(device=self.device),
-                )
-            )
-            task = Task(found.x, targets)
+            found = None
+            if config.prior is None:
+                on_step = lambda: on_progress(next(steps), STEPS, {})  # noqa: E731
+                found = choose(X, x, targets, self.mean, on_step)
+                self.mean_ = found.mean
+                noise_std = config.noise_std or found.learnt.noise_std
+                config = config.replace(prior=found.learnt.prior, noise_std=noise_std)
+            train = None if self.device == "auto" else TrainConfig(device=self.device)
+            method = GPN(config.replace(generator="closed-form", train=train))
+            task = Task(x if found is None else found.x, targets)
             self.posterior_ = method.fit(task, rng=seed, progress=False)
-            if config.prior is None and MIN_NOISE_LABELS <= len(x) <= MAX_CROSS_VALIDATED:
-                report = self.posterior_.fit_report
-                unseen = cross_validated(found, targets)
-                self.posterior_.fit_report = replace(report, unseen=unseen)
+            if found is not None:
+                self.posterior_.fit_report = self._choice_report(found, targets)
         fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
         self._finish(fit, unseen_labels, np.arange(0))
+
+    def _choice_report(self, found: Choice, targets: Tensor) -> FitReport:
+        """The fit's report, with what was found before it; a search at its edge gives a warning."""
+        assert isinstance(self.posterior_, GPNPosterior)
+        report = replace(self.posterior_.fit_report, at_edge=found.learnt.at_edge)
+        warn_of_edge(found.learnt)
+        says_something = math.isfinite(found.score)
+        if says_something and MIN_NOISE_LABELS <= len(targets) <= MAX_CROSS_VALIDATED:
+            report = replace(report, unseen=cross_validated(found, targets))
+        return report
 
     def _scaled(self, X: Array) -> Tensor:
         """Scaled rows, with the mean model's column where there is one."""

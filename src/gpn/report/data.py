@@ -108,8 +108,8 @@ def _measured(model: TableModel, table: ScoredTable, indices: Any, y: Array) -> 
             "calibration": measure.reliability(p, classes),
             "risk": measure.risk(wrong, orders, root=False),
         }
-    mean, std = estimator.predict(x, return_std=True)
-    total = np.hypot(std, measure.noise_std_of(estimator))
+    found = estimator.predict_distribution(x)
+    mean, total = found.mean(), found.std()
     return {
         "summary": summary,
         "coverage": measure.coverage(measure.pit(estimator, x, y)),

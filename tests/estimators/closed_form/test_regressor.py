@@ -141,3 +141,45 @@ def test_classes_have_no_closed_form() -> None:
     config = GPNConfig(generator="closed-form")
     with pytest.raises(ValueError, match="closed-form' needs targets of rows"):
         gpn.GPN(config).fit(gpn.Task(X, (Y > 0).astype(int), pool=POOL))
+
+
+def test_weights_that_repeat_rows_leave_flags_and_intervals_alone() -> None:
+    """Copies of a label would predict each other: such rows are left to a network."""
+    short = GPNConfig(noise_std=0.1, train=gpn.TrainConfig(steps=2, label_batch=16, pool_batch=16))
+    weighted = GPNRegressor(short.replace(train=None), random_state=0)
+    assert weighted._is_closed_form(X, has_pool=False)
+    weighted._has_copies = True
+    assert not weighted._is_closed_form(X, has_pool=False)
+
+
+def test_one_value_flags_no_known_row() -> None:
+    with pytest.warns(gpn.GPNWarning, match="two values at least"):
+        constant = GPNRegressor(random_state=0).fit(X, np.full(len(X), 3.0))
+    assert constant.is_ood(X).mean() < 0.2
+    np.testing.assert_allclose(constant.predict(NEW), 3.0, atol=1e-6)
+
+
+def test_a_given_prior_is_used_as_it_is() -> None:
+    prior = gpn.ARDPrior(column_scales=(1.0, 1.0), linear=0.5)
+    config = GPNConfig(prior=prior, noise_std=0.1)
+    given = GPNRegressor(config, random_state=0).fit(X, steps(X))
+    assert given.posterior_.config.prior == prior  # type: ignore[attr-defined]
+    assert given.mean_ is None
+
+
+@pytest.mark.parametrize("setting", [{"n_axes": 7}, {"jitter": 0.1}, {"beta": 0.1}])
+def test_no_setting_is_ignored(setting: dict[str, Any]) -> None:
+    assert not GPNRegressor(GPNConfig(**setting))._is_closed_form(X, has_pool=False)
+
+
+def test_the_closed_form_refuses_another_prior() -> None:
+    config = GPNConfig(generator="closed-form", prior=gpn.MLPPrior())
+    with pytest.raises(ValueError, match="needs an ARDPrior"):
+        gpn.GPN(config).fit(gpn.Task(X, Y))
+
+
+def test_any_estimator_of_the_closed_form_pairs_labels_with_their_rows() -> None:
+    settings = {"generator": "closed-form"}
+    named = gpn.PosteriorRegressor("gpn", settings=settings, random_state=0).fit(X, Y)
+    low, high = named.predict_interval(NEW)
+    assert (high - low).mean() < 1.5

@@ -67,6 +67,8 @@ def learn_ard_prior(
     x, y = x.flatten(1).double(), y.double()
     if mean_columns:
         y = y - x[:, -mean_columns:]
+    if not bool((y != y[0]).any()):
+        return usual_prior(x.shape[1], mean_columns)
     order = torch.randperm(len(x), generator=as_generator(0))[:MAX_LABELS].to(x.device)
     if linear_only:
         groups = [0] * x.shape[1]
@@ -80,11 +82,13 @@ def learn_ard_prior(
     return search.answer(search.run(point, STEPS if start is not None else FIRST_STEPS + STEPS))
 
 
-def usual_prior(n_columns: int) -> LearntPrior:
+def usual_prior(n_columns: int, mean_columns: int = 0) -> LearntPrior:
     """What p(θ) expects, for labels that say nothing: one of them, or all of one value."""
     scales = (math.exp(_usual_log_scale(n_columns)),) * n_columns
     height, bias, linear = (math.exp(mean) for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR))
-    prior = ARDPrior(column_scales=scales, height=height, bias=bias, linear=linear)
+    prior = ARDPrior(
+        column_scales=scales, height=height, bias=bias, linear=linear, mean_columns=mean_columns
+    )
     return LearntPrior(prior, math.exp(LOG_NOISE_MEAN / 2), math.nan)
 
 

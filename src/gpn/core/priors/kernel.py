@@ -37,7 +37,7 @@ def erf_expectation(cross: Entries, left: Entries, right: Entries) -> Entries:
 def relu_expectation(cross: Entries, left: Entries, right: Entries) -> Entries:
     """E[relu(u) relu(u')] = √(K_uu K_vv) (sin t + (π − t) cos t) / 2π (Cho and Saul 2009)."""
     scale = (left * right).sqrt()
-    cosine = (cross / scale.clamp_min(1e-30)).clamp(-1.0, 1.0)
+    cosine = (cross / scale.clamp_min(1e-30)).clamp(-1.0, 1.0 - 1e-12)  # acos has no slope at 1
     angle = cosine.acos()
     return scale * (angle.sin() + (math.pi - angle) * cosine) / (2 * math.pi)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gpn.core.priors.ard_evidence import LearntPrior, learn_ard_prior, usual_prior
 from gpn.core.types import as_generator
+from gpn.core.warnings import SearchWarning, warn_caller
 from gpn.estimators.closed_form.mean import MAX_TARGETS, MIN_LABELS, MeanModel, cross_fit
 from gpn.estimators.intervals.label_noise import student_loss
 from gpn.methods.gpn.fit_report import UnseenLabels
@@ -34,6 +35,7 @@ class Choice:
     x: Tensor
     learnt: LearntPrior
     mean: MeanModel | None
+    linear_only: bool = False
     score: float = math.nan  # negative log score per label, left out one by one
     squared_error: float = math.nan  # of such labels
 
@@ -48,9 +50,10 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     choices = [_scored(x, y, None, None), _scored(x, y, None, None, linear_only=True)]
     alone = _best(choices)
     on_step()
-    if mean is None or len(y) < MIN_LABELS or y.shape[1] > MAX_TARGETS:
-        return alone
     model = None if isinstance(mean, str) else mean
+    too_little = len(y) < MIN_LABELS or y.shape[1] > MAX_TARGETS
+    if mean is None or (model is None and too_little):
+        return alone
     out_of_fold, fitted = cross_fit(X, y.cpu().numpy(), model, on_step)
     column = torch.from_numpy(out_of_fold).to(x)
     error = float((y - column).square().mean())
@@ -74,6 +77,17 @@ def _best(choices: list[Choice]) -> Choice:
     return min((c for c in choices if c.squared_error <= most), key=lambda choice: choice.score)
 
 
+def warn_of_edge(learnt: LearntPrior) -> None:
+    """Warn where the search for a prior ended at the end of its range."""
+    serious = [name for name in learnt.at_edge if name != "bias"]  # a large one changes nothing
+    if serious:
+        warn_caller(
+            f"the prior's {' and '.join(serious)} should lie within the range of the search, got "
+            "the largest value of it; look for labels that are far off, or scale y.",
+            SearchWarning,
+        )
+
+
 def cross_validated(choice: Choice, y: Tensor) -> UnseenLabels:
     """Few labels as posteriors predict them whose prior has not seen them either.
 
@@ -86,7 +100,13 @@ def cross_validated(choice: Choice, y: Tensor) -> UnseenLabels:
     for fold in order.tensor_split(min(FOLDS, len(y))):
         rest = order[~torch.isin(order, fold)]
         x, targets = choice.x[rest], y[rest]
-        learnt = learn_ard_prior(x, targets, start=choice.learnt, mean_columns=columns)
+        learnt = learn_ard_prior(
+            x,
+            targets,
+            start=choice.learnt,
+            mean_columns=columns,
+            linear_only=choice.linear_only,
+        )
         generator = condition_exactly(learnt.prior, x.double(), targets.double(), learnt.noise_std)
         means[fold], variances[fold] = generator.moments(choice.x[fold].double())
     return UnseenLabels(torch.arange(len(y)), means, variances)
@@ -110,7 +130,7 @@ def _scored(
         for residual, spread in zip(residuals.T, total.T, strict=True)
     ]
     error = float(np.mean(residuals**2))
-    return Choice(x, learnt, mean, float(np.mean(losses)), error)
+    return Choice(x, learnt, mean, linear_only, float(np.mean(losses)), error)
 
 
 def _left_out(learnt: LearntPrior, x: Tensor, y: Tensor) -> tuple[Rows, Rows]:

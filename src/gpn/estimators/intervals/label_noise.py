@@ -74,7 +74,7 @@ def learn_label_noise(
         factors, varying = _learn_varying(x, scaled)
     factor, freedom = _factor_and_freedom(scaled / np.sqrt(factors))
     factor *= math.sqrt(1 + n_parameters / len(x))
-    known = float(np.quantile(variance, KNOWN_SHARE))
+    known = max(float(np.quantile(variance, KNOWN_SHARE)), 1e-12)
     return LabelNoise(noise_variance, factor, freedom, known, varying)
 
 

@@ -163,10 +163,12 @@ class GPNConfig(Config):
         """Whether a setting is given that only a trained generator has."""
         given = self.trunk, self.train, self.beta, self.synthetic_ood, self.target_noise
         usual = self.anchor, self.codes, self.pool_weights, self.pairing
+        sizes = "n_axes", "noise_axes", "n_anchors", "code_dim", "code_noise", "reference_rows"
         return (
             self.generator in ("affine", "concat")
-            or any(value is not None for value in given)
+            or any(value is not None for value in (*given, self.jitter))
             or usual != ("auto", "spectral", "auto", "every")
+            or any(getattr(self, name) != getattr(GPNConfig, name) for name in sizes)
         )
 
 

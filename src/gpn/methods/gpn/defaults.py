@@ -169,6 +169,11 @@ def has_closed_form(config: GPNConfig, task: Task) -> bool:
             f"{'classes' if task.is_classification else 'targets'} of inputs {task.input_shape}; "
             "use generator='auto'."
         )
+    if config.prior is not None and not isinstance(config.prior, ARDPrior):
+        raise ValueError(
+            "generator='closed-form' needs an ARDPrior, or None for one by the labels, got "
+            f"{type(config.prior).__name__}; use generator='affine'."
+        )
     return True
 
 

@@ -16,6 +16,7 @@ Many labels enter through sums over features φ(x) = L⁻¹ K_Ux of some landmar
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -56,7 +57,21 @@ class KernelGenerator(Generator):
         self.weights = nn.Parameter(weights, requires_grad=False)
         self.root = nn.Parameter(root, requires_grad=False)
         self.n_outputs = weights.shape[1]
-        self.code_dim = self.n_outputs * (self._features.size + len(landmarks))
+        self.n_features = prior.width + len(prior.column_scales)
+        self.code_dim = self.n_outputs * (self.n_features + len(landmarks))
+
+    def _apply(self, *args: Any, **options: Any) -> "KernelGenerator":
+        """Move to another device or dtype; what was computed before is computed anew there."""
+        self._forget()
+        return super()._apply(*args, **options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._forget()
+        return dict(self.__dict__)
+
+    def _forget(self) -> None:
+        for name in ("_features", "_landmark_features", "_spread"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def _features(self) -> RandomFeatures:
@@ -87,7 +102,7 @@ class KernelGenerator(Generator):
 
     def forward(self, x: Inputs, codes: Codes) -> Functions:
         draws = codes.to(x).reshape(len(codes), self.n_outputs, -1)
-        first, second = draws.split([self._features.size, len(self.landmarks)], dim=-1)
+        first, second = draws.split([self.n_features, len(self.landmarks)], dim=-1)
         at_landmarks = torch.einsum("mf,sof->mso", self._landmark_features, first)
         correction = self.weights[:, None] + torch.einsum("mj,soj->mso", self._spread, second)
         correction = correction - self._pull(at_landmarks.flatten(1)).reshape(correction.shape)
