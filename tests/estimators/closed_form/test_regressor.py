@@ -180,6 +180,7 @@ def test_the_closed_form_refuses_another_prior() -> None:
 
 def test_any_estimator_of_the_closed_form_pairs_labels_with_their_rows() -> None:
     settings = {"generator": "closed-form"}
-    named = gpn.PosteriorRegressor("gpn", settings=settings, random_state=0).fit(X, Y)
+    named = gpn.PosteriorRegressor("gpn", settings=settings, random_state=0)
+    named.fit(X, Y, X_unlabeled=POOL)
     low, high = named.predict_interval(NEW)
     assert (high - low).mean() < 1.5

@@ -193,7 +193,8 @@ class _Search:
         )
         evidence, _ = log_evidence_and_gradient(self._gram(theta), self.y)
         bounds = np.array(self.bounds()[self.n_scales :])
-        upper = np.isclose(point[self.n_scales :], bounds[:, 1])
+        is_free = bounds[:, 0] < bounds[:, 1]
+        upper = is_free & np.isclose(point[self.n_scales :], bounds[:, 1])
         edge = tuple(name for name, cut in zip(NAMES, upper, strict=True) if cut)
         return LearntPrior(prior, noise**0.5, evidence / len(self.y), edge)
 
