@@ -13,7 +13,7 @@ from botorch.test_functions import Branin
 from torch import Tensor
 
 import gpn
-from gpn.botorch import GPNModel
+from gpn.botorch import GPNModel, quick_config
 from tests.small_posteriors import FEW, points
 
 BOUNDS = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64)
@@ -46,9 +46,10 @@ def test_a_fit_in_two_seconds_is_close_to_the_exact_posterior() -> None:
 
     x = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * (points(20) + 2) / 4
     y = Branin(negate=True, dtype=torch.float64)(x)[:, None]
-    model = GPNModel.fit(x, y, BOUNDS, rng=0)
-    scaled = (x - model.x_shift) / model.x_scale
-    config, y_scaled = model.gpn.config, (y - y.mean()) / y.std(correction=0)
+    centre, width = (BOUNDS[0] + BOUNDS[1]) / 2, (BOUNDS[1] - BOUNDS[0]) / 12**0.5
+    scaled, y_scaled = (x - centre) / width, (y - y.mean()) / y.std(correction=0)
+    config = quick_config(gpn.Task(scaled, y_scaled))
+    model = GPNModel.fit(x, y, BOUNDS, rng=0, config=config)
     exact = GP(GPConfig(prior=config.prior, noise_std=config.noise_std)).fit(
         gpn.Task(scaled, y_scaled)
     )

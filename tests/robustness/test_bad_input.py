@@ -14,7 +14,7 @@ import torch
 import gpn
 from gpn import metrics
 from gpn.estimators import active_learning as acquisition
-from gpn.estimators import conformal
+from gpn.estimators.intervals import conformal
 from gpn.methods.mcmc import convergence as diagnostics
 
 matplotlib = pytest.importorskip("matplotlib")

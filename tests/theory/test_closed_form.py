@@ -45,6 +45,15 @@ def test_the_kernel_is_the_covariance_of_wide_networks(activation: str) -> None:
     assert prior.variance(x) == pytest.approx(prior.kernel(x, x).diagonal(), rel=1e-5)
 
 
+@pytest.mark.parametrize("activation", ["erf", "tanh", "relu"])
+def test_equal_scales_are_the_networks_prior(activation: str) -> None:
+    network = gpn.MLPPrior(
+        prior_variance=(3.0, 2.0), bias_variance=(0.7, 0.0), activation=activation
+    )
+    x = torch.randn(5, 3, generator=as_generator(1), dtype=torch.float64)
+    assert ARDPrior.of(network, 3).kernel(x, x) == pytest.approx(network.kernel(x, x))
+
+
 def test_random_features_have_the_kernel_as_their_product() -> None:
     x = torch.randn(6, 3, generator=as_generator(1), dtype=torch.float64)
     features = RandomFeatures(PRIOR.replace(width=100_000), as_generator(0), x)(x)

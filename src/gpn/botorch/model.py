@@ -25,7 +25,7 @@ from torch.quasirandom import SobolEngine
 
 from gpn.botorch.posterior import AffineCodePosterior, CodePosterior, ConcatCodePosterior
 from gpn.core.networks.trunks import MLPTrunk
-from gpn.core.priors.ard_evidence import learn_ard_prior
+from gpn.core.priors.ard import ARDPrior
 from gpn.core.priors.evidence import fit_prior_by_evidence
 from gpn.core.task import Task
 from gpn.core.types import Rng, as_generator
@@ -96,9 +96,9 @@ class GPNModel(Model):
         """Fit a GPN to labels ``n × d`` and ``n × m`` on the box `bounds` ``2 × d``.
 
         The pool is a Sobol sequence in the box; pass `pool` where candidates come from elsewhere.
-        The default is the posterior in closed form, with a scale for each input by marginal
+        The default is the posterior in closed form, with smoothness and noise by marginal
         likelihood: well under a second for a hundred labels. `quick_config` is a network that
-        takes a second or two on one core.
+        takes a second or two on one core. Scales for each input are worse with so few labels.
         """
         _check_data(train_X, train_Y, bounds)
         low, high = _to_numpy(bounds)
@@ -111,11 +111,10 @@ class GPNModel(Model):
         if config is not None:
             return cls(GPN(config).fit(task, rng=seeds, progress=False), x_scale, y_scale)
         with one_thread():
-            learnt = learn_ard_prior(task.x_obs, task.y_obs)
-            found = GPNConfig(
-                generator="closed-form", prior=learnt.prior, noise_std=learnt.noise_std
-            )
-            posterior = GPN(found).fit(task, rng=seeds, progress=False)
+            prior, noise_std = fit_prior_by_evidence(task.x_obs, task.y_obs)
+            same = ARDPrior.of(prior, train_X.shape[1])
+            exact = GPNConfig(generator="closed-form", prior=same, noise_std=noise_std)
+            posterior = GPN(exact).fit(task, rng=seeds, progress=False)
         return cls(posterior, x_scale, y_scale)
 
     @property

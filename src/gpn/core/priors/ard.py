@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gpn.core.config import require_counts, require_not_negative, require_one_of, require_positive
 from gpn.core.priors.kernel import EXPECTATIONS
-from gpn.core.priors.prior import PriorSpec
+from gpn.core.priors.prior import MLPPrior, PriorSpec
 from gpn.core.types import Inputs, Outputs
 
 ACTIVATION_MODULES = {"erf": torch.erf, "tanh": torch.tanh, "relu": torch.relu}
@@ -54,6 +54,15 @@ class ARDPrior(PriorSpec):
             raise ValueError(
                 f"mean_columns must be some of the {len(scales)} columns, got {self.mean_columns}."
             )
+
+    @classmethod
+    def of(cls, prior: MLPPrior, n_columns: int) -> "ARDPrior":
+        """The same process as that of an `MLPPrior` with one hidden layer."""
+        (first, last), (bias, last_bias) = prior.prior_variance, prior.bias_variance
+        if last_bias:
+            raise ValueError(f"the last layer must have no bias, got a variance of {last_bias}.")
+        scales = ((n_columns / first) ** 0.5,) * n_columns
+        return cls(column_scales=scales, height=last, bias=bias, activation=prior.activation)
 
     @property
     def has_kernel(self) -> bool:

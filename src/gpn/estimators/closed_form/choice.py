@@ -78,12 +78,15 @@ def _best(choices: list[Choice]) -> Choice:
 
 
 def warn_of_edge(learnt: LearntPrior) -> None:
-    """Warn where the search for a prior ended at the end of its range."""
-    serious = [name for name in learnt.at_edge if name != "bias"]  # a large one changes nothing
-    if serious:
+    """Warn where the search left the noise at the end of its range.
+
+    The prior's other variances may end there where functions are polynomials: a harmless limit.
+    """
+    if "noise" in learnt.at_edge:
         warn_caller(
-            f"the prior's {' and '.join(serious)} should lie within the range of the search, got "
-            "the largest value of it; look for labels that are far off, or scale y.",
+            "the labels should be more than noise, the search for their prior ended at the largest "
+            f"noise that it allows, {learnt.noise_std:.2g} standard deviations of y; look for "
+            "labels that are far off.",
             SearchWarning,
         )
 
