@@ -21,7 +21,7 @@ from sklearn.model_selection import KFold
 
 from experiments.tables.data import Rows, Targets
 from experiments.tables.methods.base import Machine, Predict, conformal_quantile
-from experiments.tables.predictive import LEVEL, Gaussian, Prediction
+from experiments.tables.predictive import LEVEL, Prediction, gaussian
 
 Ends = Float[np.ndarray, "n 3"]  # prediction, lower and upper quantile of each row
 NARROWEST = 0.1  # quantile models may cross: a width counts as at least this share of the median
@@ -97,7 +97,7 @@ class Uncertainty:
         if not self.widens:
             low, high = mean, mean
         low, high = low - self.margin, np.maximum(high + self.margin, low - self.margin)
-        return Prediction(Gaussian(mean, scale), low, high)
+        return Prediction(gaussian(mean, scale), low, high)
 
 
 def _rms(values: Targets) -> float:

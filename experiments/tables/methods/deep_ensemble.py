@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from experiments.tables.data import Rows, Targets
 from experiments.tables.methods.base import Machine, Predict, Standardiser
-from experiments.tables.predictive import Gaussian, Prediction, prediction
+from experiments.tables.predictive import Prediction, gaussian, prediction
 
 SMALLEST_VARIANCE = 1e-6  # in units of the target's variance
 Of = Float[Tensor, "k n"]  # one number per member and row
@@ -55,7 +55,7 @@ class DeepEnsemble:
         def predict(x_new: Rows) -> Prediction:
             mean, variance = networks.moments(_tensor(of_x(x_new), machine.device))
             std = np.sqrt(variance)
-            return prediction(Gaussian(of_y.centre + of_y.scale * mean, of_y.scale * std))
+            return prediction(gaussian(of_y.centre + of_y.scale * mean, of_y.scale * std))
 
         return predict
 

@@ -14,7 +14,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from experiments.tables.data import Rows, Targets
 from experiments.tables.methods.base import Machine, Predict
-from experiments.tables.predictive import LEVEL, Gaussian, Prediction
+from experiments.tables.predictive import LEVEL, Prediction, gaussian
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RandomForest:
         def predict(x_new: Rows) -> Prediction:
             said = np.stack([tree.predict(x_new) for tree in forest.estimators_])
             centre, scale = said.mean(0), np.sqrt(base + factor * said.var(0))
-            return Prediction(Gaussian(centre, scale), centre + low * scale, centre + high * scale)
+            return Prediction(gaussian(centre, scale), centre + low * scale, centre + high * scale)
 
         return predict
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from experiments.tables.data import Rows, Targets
 from experiments.tables.methods.base import Machine, Predict, Standardiser
-from experiments.tables.predictive import Gaussian, Prediction, prediction
+from experiments.tables.predictive import Prediction, gaussian, prediction
 
 SMALLEST_NOISE = 1e-6  # in units of the target's variance
 ROWS_AT_ONCE = 2_000
@@ -64,7 +64,7 @@ class GaussianProcess:
 
         def predict(x_new: Rows) -> Prediction:
             mean, std = moments(posterior, _tensor(of_x(x_new), machine.device))
-            return prediction(Gaussian(of_y.centre + of_y.scale * mean, of_y.scale * std))
+            return prediction(gaussian(of_y.centre + of_y.scale * mean, of_y.scale * std))
 
         return predict
 

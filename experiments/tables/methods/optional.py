@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.tables.data import Rows, Targets
 from experiments.tables.methods.base import Machine, Predict, held_out, package
-from experiments.tables.predictive import Gaussian, prediction
+from experiments.tables.predictive import gaussian, prediction
 
 LOSS = "RMSEWithUncertainty"
 FEWEST_TREES = 3  # per virtual ensemble; CatBoost itself wants two
@@ -43,7 +43,7 @@ class NGBoost:
 
         def predict(x_new: Rows) -> Any:
             said = model.pred_dist(x_new)
-            return prediction(Gaussian(said.loc, said.scale))
+            return prediction(gaussian(said.loc, said.scale))
 
         return predict
 
@@ -97,6 +97,6 @@ class CatBoost:
                     thread_count=machine.threads,
                 ).T
                 variance = between + of_label
-            return prediction(Gaussian(mean, np.sqrt(variance)))
+            return prediction(gaussian(mean, np.sqrt(variance)))
 
         return predict

@@ -191,13 +191,14 @@ class Estimator(BaseEstimator):
     def threshold(self, fpr: float = 0.05) -> float:
         """The score that at most a share `fpr` of new known rows exceeds, on average over fits.
 
-        It is a quantile of the scores of labels that the fit did not see. With fifty different
-        labels or more, some are held out. With fewer, all are used: by leave-one-out variances
-        where these have a closed form, and for classes by three shorter fits without a third of
-        the labels each. Where neither is possible (regression without the closed form, or fewer
-        than six labels of classes that have two), the labels were learnt, and more new rows than
-        `fpr` exceed the threshold.
+        It is a quantile of the scores of labels that the fit did not see. In closed form each label
+        is left out in turn. Otherwise, with fifty different labels or more, some are held out. With
+        fewer, all are used: by leave-one-out variances where these have a closed form, and for
+        classes by three shorter fits without a third of the labels each. Where neither is possible
+        (regression without the closed form, or fewer than six labels of classes that have two), the
+        labels were learnt, and more new rows than `fpr` exceed the threshold.
         """
+        check_is_fitted(self)
         if not 0 < fpr < 1:
             raise ValueError(f"fpr must lie strictly between 0 and 1, got {fpr}; try 0.05.")
         return threshold_of(self.reference_scores_, fpr)

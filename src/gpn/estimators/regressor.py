@@ -105,8 +105,8 @@ class Regressor(RegressorMixin, Estimator):
         Unlabeled rows may be too many for memory: a memory-mapped array, a torch Dataset or a
         `gpn.DiskPool`. A row counts as often as its weight says. A fit with a `checkpoint`, a
         path, is written to that file while it runs; killed and called again, it resumes there.
-        An earlier calibration is forgotten. A fit in closed form takes seconds and needs neither:
-        it writes no checkpoint.
+        A fit in closed form takes seconds and writes no checkpoint. An earlier calibration is
+        forgotten.
         """
         X, y = self._validated(X, y, reset=True, **NUMERIC)
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
@@ -196,7 +196,7 @@ class Regressor(RegressorMixin, Estimator):
         """The quantiles `q` of a new label: ``(n,)`` for one number, else ``(n, len(q))``, and the
         targets' axis in between where there are several."""
         levels = np.asarray(q, np.float64)
-        if not ((levels > 0) & (levels < 1)).all():
+        if levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"quantiles must lie strictly between 0 and 1, got {q!r:.100}.")
         found = self.predict_distribution(X)
         if levels.ndim == 0:
@@ -372,9 +372,11 @@ class GPNRegressor(GPNOptions, Regressor):
         """Unless a setting or weights of rows ask for a network, or the pool takes part in the
         posterior: that of wide tables with many labels, whose flags learn from it."""
         config = self._config_with_module()
+        if X.ndim != 2:
+            return False
         if config.generator == "closed-form":
             return True
-        if X.ndim != 2 or config.needs_network or self._has_copies:
+        if config.needs_network or self._has_copies:
             return False
         if config.prior is not None:
             return isinstance(config.prior, ARDPrior)
@@ -401,9 +403,12 @@ class GPNRegressor(GPNOptions, Regressor):
         threads = one_thread() if len(x) <= MAX_ONE_THREAD_LABELS else nullcontext()
         with threads, progress_bar("GPN", show=True if self.verbose else None) as on_progress:
             steps = iter(range(1, STEPS + 1))
+
+            def on_step() -> None:
+                on_progress(next(steps), STEPS, {})
+
             found = None
             if config.prior is None:
-                on_step = lambda: on_progress(next(steps), STEPS, {})  # noqa: E731
                 found = choose(X, x, targets, self.mean, on_step)
                 self.mean_ = found.mean
                 noise_std = config.noise_std or found.learnt.noise_std
@@ -438,7 +443,9 @@ class GPNRegressor(GPNOptions, Regressor):
 
 def _check_mean(mean: Any) -> None:
     """Raise unless `mean` is one of the choices, or has the verbs of a regressor."""
-    if mean is None or mean == "auto" or (hasattr(mean, "fit") and hasattr(mean, "predict")):
+    if mean is None or (isinstance(mean, str) and mean == "auto"):
+        return
+    if hasattr(mean, "fit") and hasattr(mean, "predict") and not isinstance(mean, type):
         return
     raise ValueError(
         f"mean must be 'auto', None or a scikit-learn regressor, got {mean!r:.100}; "

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpn.core.posterior.base import Posterior
+from gpn.core.priors.leave_one_out import loo_variance
 from gpn.core.task import Task
 from gpn.core.warnings import GPNWarning
 from gpn.estimators.intervals.conformal import conformal_rank
@@ -65,11 +66,19 @@ ThresholdRule = Callable[[Fit], Array]  # scores of known rows, in any order
 
 
 def unseen_labels(fit: Fit) -> Array:
-    """The posterior's deviation at labels that it predicted before it learnt them."""
+    """The posterior's deviation at labels that it predicted before it learnt them.
+
+    A label whose row has copies is not unseen while they are learnt: copies are left out together.
+    """
     assert isinstance(fit.posterior, GPNPosterior)
     unseen = fit.posterior.fit_report.unseen
     assert unseen is not None
-    return unseen.variance.double().sum(1).sqrt().cpu().numpy()
+    x, noise_std = fit.task.x_obs, fit.posterior.noise_std
+    variance = unseen.variance[:, 0]
+    if len(variance) == len(x) and noise_std and len(x.unique(dim=0)) < len(x):
+        given_all = fit.posterior.variance(x)[:, 0].to(variance)
+        variance = variance.maximum(loo_variance(given_all, x.to(variance), noise_std))
+    return (variance.double() * fit.posterior.n_outputs).sqrt().cpu().numpy()
 
 
 def choose_rule(

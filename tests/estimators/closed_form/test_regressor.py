@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 import gpn
@@ -95,9 +96,29 @@ def test_a_model_of_your_own_goes_inside(tmp_path: Path) -> None:
         found.save(tmp_path / "own.gpn")
 
 
-def test_a_mean_must_be_a_regressor() -> None:
+@pytest.mark.parametrize("mean", ["trees", LinearRegression, Y], ids=["typo", "class", "array"])
+def test_a_mean_must_be_a_regressor(mean: Any) -> None:
     with pytest.raises(ValueError, match="mean must be 'auto', None or a scikit-learn regressor"):
-        GPNRegressor(mean="trees").fit(X, Y)
+        GPNRegressor(mean=mean).fit(X, Y)
+
+
+@pytest.mark.filterwarnings("ignore::gpn.core.priors.cholesky.JitterWarning")
+@pytest.mark.parametrize("n", [60, 120])
+def test_copies_of_rows_do_not_make_known_rows_unknown(n: int) -> None:
+    """Both ways of leaving labels out: 180 rows are cross-validated, 360 left out one by one."""
+    copied = GPNRegressor(mean=None, random_state=0)
+    copied.fit(np.repeat(X[:n], 3, axis=0), np.repeat(Y[:n], 3))
+    assert copied.is_ood(NEW).mean() < 0.2
+
+
+def test_bad_questions_have_one_clear_answer(model: GPNRegressor) -> None:
+    with pytest.raises(ValueError, match="quantiles must lie strictly between 0 and 1"):
+        model.predict_quantiles(NEW, [])
+    with pytest.raises(NotFittedError):
+        GPNRegressor().threshold()
+    few = GPNConfig(prior=gpn.ARDPrior(column_scales=(1.0,)), noise_std=0.1)
+    with pytest.raises(ValueError, match="a scale for each column, 2 here, got 1"):
+        GPNRegressor(few).fit(X, Y)
 
 
 def test_a_linear_mean_is_learnt_as_well_as_by_itself() -> None:

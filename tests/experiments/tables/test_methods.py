@@ -16,11 +16,12 @@ from experiments.tables.methods.base import MissingPackage, conformal_quantile, 
 from experiments.tables.methods.boosting import Uncertainty
 from experiments.tables.methods.deep_ensemble import Best, Networks, folds
 from experiments.tables.methods.forest import out_of_bag, variance_terms
-from experiments.tables.predictive import Gaussian, measure
+from experiments.tables.predictive import gaussian, measure
+from gpn.estimators.intervals.distribution import LabelDistribution
 from tests.experiments.tables.conftest import NOISE, VARIATIONAL
 
 CPU = Machine(torch.device("cpu"), threads=1)
-RIVALS = [name for name in METHODS if not name.startswith("gpn")]
+BASELINES = [name for name in METHODS if not name.startswith("gpn")]
 
 
 def measured_on_a_line(method: Method, folder: Path) -> dict[str, float]:
@@ -30,8 +31,8 @@ def measured_on_a_line(method: Method, folder: Path) -> dict[str, float]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", RIVALS)
-def test_every_rival_finds_a_line_and_its_noise(
+@pytest.mark.parametrize("name", BASELINES)
+def test_every_baseline_finds_a_line_and_its_noise(
     name: str, fast: None, write_table: Callable[..., Path]
 ) -> None:
     for each in METHODS[name].packages:
@@ -61,8 +62,8 @@ class Line:
         self.model = LinearRegression().fit(x, y)
         return self
 
-    def predict_distribution(self, x: np.ndarray) -> Gaussian:
-        return Gaussian(self.model.predict(x), np.full(len(x), NOISE))
+    def predict_distribution(self, x: np.ndarray) -> LabelDistribution:
+        return gaussian(self.model.predict(x), np.full(len(x), NOISE))
 
 
 def test_a_gpn_is_measured_by_its_predictive_distribution(

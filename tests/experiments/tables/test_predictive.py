@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from experiments.tables.predictive import Gaussian, Prediction, measure, prediction
+from experiments.tables.predictive import Prediction, gaussian, measure, prediction
 
 
 @pytest.mark.parametrize("y", [-1.0, 0.3, 4.0])
@@ -13,7 +13,7 @@ def test_gaussian_crps_is_its_integral(y: float) -> None:
     """CRPS = ∫ (F(t) − 1[y ≤ t])² dt."""
     below, _ = quad(lambda t: norm.cdf(t, 0.5, 2.0) ** 2, -40, y)
     above, _ = quad(lambda t: norm.sf(t, 0.5, 2.0) ** 2, y, 40)
-    crps = Gaussian(np.array([0.5]), np.array([2.0])).crps(np.array([y]))
+    crps = gaussian(np.array([0.5]), np.array([2.0])).crps(np.array([y]))
     assert crps == pytest.approx(below + above, abs=1e-6)
 
 
@@ -21,7 +21,7 @@ def test_scores_of_the_truth_are_its_expected_scores() -> None:
     """E NLL = ½ log 2πe σ², E CRPS = σ/√π, width = 3.92 σ."""
     n, std = 200_000, 3.0
     y = 5 + std * np.random.default_rng(0).standard_normal(n)
-    measured = measure(prediction(Gaussian(np.full(n, 5.0), np.full(n, std))), y)
+    measured = measure(prediction(gaussian(np.full(n, 5.0), np.full(n, std))), y)
     assert measured == pytest.approx(
         {
             "rmse": std,
@@ -37,8 +37,8 @@ def test_scores_of_the_truth_are_its_expected_scores() -> None:
 def test_units_of_y_move_every_score_as_they_must() -> None:
     rng = np.random.default_rng(1)
     mean, std, y = rng.normal(size=9), rng.uniform(1, 2, 9), rng.normal(size=9)
-    one = measure(prediction(Gaussian(mean, std)), y)
-    ten = measure(prediction(Gaussian(10 * mean, 10 * std)), 10 * y)
+    one = measure(prediction(gaussian(mean, std)), y)
+    ten = measure(prediction(gaussian(10 * mean, 10 * std)), 10 * y)
     assert ten["nll"] == pytest.approx(one["nll"] + np.log(10))
     assert ten["coverage_95"] == one["coverage_95"]
     for name in ("rmse", "crps", "width_95"):
@@ -46,6 +46,6 @@ def test_units_of_y_move_every_score_as_they_must() -> None:
 
 
 def test_the_interval_that_is_tested_is_the_methods_own() -> None:
-    said = Gaussian(np.zeros(2), np.ones(2))
+    said = gaussian(np.zeros(2), np.ones(2))
     measured = measure(Prediction(said, np.array([0.0, -9.0]), np.ones(2)), np.array([0.5, 2.0]))
     assert (measured["coverage_95"], measured["width_95"]) == (0.5, 5.5)

@@ -161,6 +161,14 @@ def resolve(config: GPNConfig, task: Task) -> ResolvedConfig:
 
 def has_closed_form(config: GPNConfig, task: Task) -> bool:
     """Whether the posterior is found by conditioning a kernel, and not by training."""
+    if (
+        isinstance(config.prior, ARDPrior)
+        and len(config.prior.column_scales) != task.x_obs[0].numel()
+    ):
+        raise ValueError(
+            f"an ARDPrior must have a scale for each column, {task.x_obs[0].numel()} here, got "
+            f"{len(config.prior.column_scales)}."
+        )
     if config.generator != "closed-form":
         return isinstance(config.prior, ARDPrior) and is_table_of_targets(config, task)
     if task.is_classification or len(task.input_shape) != 1:
