@@ -13,6 +13,13 @@ from gpn.estimators.intervals.label_noise import LabelNoise, learn_label_noise
 RNG = np.random.default_rng(0)
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Each test draws the same numbers in any order of the tests."""
+    global RNG
+    RNG = np.random.default_rng(1)
+
+
 def test_gaussian_labels_of_known_noise_are_left_alone() -> None:
     variance = RNG.uniform(0.1, 1.0, 3000)
     residuals = np.sqrt(variance + 0.25) * RNG.normal(size=3000)
