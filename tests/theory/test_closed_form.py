@@ -176,3 +176,17 @@ def test_the_posterior_of_a_gpn_is_exact(labels: tuple[Tensor, Tensor]) -> None:
     assert posterior.covariance(5 * x)[1] == pytest.approx(covariance, abs=1e-8)
     draws = posterior.sample(5 * x[:6], 4000, rng=0)
     assert draws.var(0)[:, 0] == pytest.approx(covariance.diagonal()[:6], rel=0.12)
+
+
+def test_a_label_left_out_of_the_sums_is_a_label_that_was_not_added(
+    labels: tuple[Tensor, Tensor],
+) -> None:
+    x, y = labels
+    sums = FeatureSums(PRIOR, x[:10], 2, NOISE).add([(x, y)])
+    mean, variance = sums.leave_one_out(x, y)
+    for row in (0, 17, 39):
+        rest = torch.arange(len(x)) != row
+        others = FeatureSums(PRIOR, x[:10], 2, NOISE).add([(x[rest], y[rest])])
+        expected_mean, expected_variance = others.moments(x[row : row + 1])
+        torch.testing.assert_close(mean[row], expected_mean[0])
+        torch.testing.assert_close(variance[row], expected_variance[0])

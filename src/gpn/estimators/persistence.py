@@ -22,6 +22,7 @@ from gpn.core.posterior.base import Posterior
 from gpn.core.task import Signature
 from gpn.estimators.base import ESTIMATORS
 from gpn.estimators.closed_form.mean import MeanModel
+from gpn.estimators.closed_form.networks import FoldNetworks
 from gpn.estimators.closed_form.trees import Trees
 from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.label_noise import LabelNoise
@@ -143,6 +144,10 @@ def _mean_arrays(model: Any) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {"mean/as_mean": np.array([float(mean.as_mean)])}
     for number, trees in enumerate(mean.trees):
         arrays |= {f"mean/{number}/{name}": array for name, array in trees.arrays().items()}
+    if mean.networks is not None and mean.weights is not None:
+        arrays["mean/weights"] = mean.weights
+        stored = mean.networks.arrays()
+        arrays |= {f"mean/networks/{name}": array for name, array in stored.items()}
     return arrays
 
 
@@ -206,7 +211,8 @@ def _restore_mean_and_noise(
         rule = "the mean must be used as a column or as a mean"
         as_mean = bool(finite_array(rule, arrays["mean/as_mean"], (1,))[0])
         trees = tuple(_trees(f"mean/{number}/", arrays, width) for number in outputs)
-        model.mean_ = MeanModel(trees=trees, as_mean=as_mean)
+        networks, weights = _networks(arrays, width, signature.n_outputs)
+        model.mean_ = MeanModel(trees=trees, networks=networks, weights=weights, as_mean=as_mean)
     elif hasattr(model, "mean"):
         model.mean_ = None
     model.label_noise_ = None
@@ -214,6 +220,19 @@ def _restore_mean_and_noise(
         model.label_noise_ = tuple(
             _label_noise(f"noise/{number}/", arrays, signature.input_shape[0]) for number in outputs
         )
+
+
+def _networks(
+    arrays: Arrays, width: int, n_outputs: int
+) -> tuple[FoldNetworks | None, NDArray[np.float64] | None]:
+    """The networks of a mean, and the weights of trees and networks, where a file has them."""
+    prefix = "mean/networks/"
+    stored = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+    if not stored:
+        return None, None
+    rule = "a mean must have a weight for trees and for networks"
+    weights = finite_array(rule, arrays["mean/weights"], (n_outputs, 2))
+    return FoldNetworks.from_arrays(stored, width, n_outputs), weights
 
 
 def _label_noise(prefix: str, arrays: Arrays, width: int) -> LabelNoise:

@@ -34,14 +34,14 @@ from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.calibration import MIN_STD, calibrated_interval, label_moments
 from gpn.estimators.intervals.conformal import interval_scores
 from gpn.estimators.intervals.distribution import LabelDistribution
-from gpn.estimators.intervals.label_noise import LabelNoise, learn_label_noise
+from gpn.estimators.intervals.label_noise import LabelNoise, Residuals, learn_label_noise
 from gpn.estimators.scaling import Scale, warn_of_target_sentinels
 from gpn.estimators.thresholds import Fit, ThresholdRule, unseen_labels
 from gpn.estimators.validation import weighted_rows
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.methods.gpn.defaults import MAX_FEW_INPUTS
 from gpn.methods.gpn.defaults import MAX_WIDE_CONDITIONED_LABELS as MAX_EXACT_LABELS
-from gpn.methods.gpn.fit_report import FitReport
+from gpn.methods.gpn.fit_report import FitReport, UnseenLabels
 from gpn.training.checkpoint import CheckpointLike
 from gpn.training.config import TrainConfig
 from gpn.training.progress import progress_bar
@@ -259,29 +259,30 @@ class Regressor(RegressorMixin, Estimator):
     def _finish(self, fit: Fit, rule: ThresholdRule, unseen: Array) -> None:
         super()._finish(fit, rule, unseen)
         self.label_noise_ = None
-        posterior, rows = self.posterior_, torch.from_numpy(unseen)
+        found = others = None
         if len(unseen):
-            moments = posterior.moments(fit.task.x_obs[rows])
-        elif isinstance(posterior, GPNPosterior) and posterior.fit_report.unseen is not None:
-            found = posterior.fit_report.unseen
-            rows, moments = found.rows.cpu(), (found.mean, found.variance)
-        if len(rows) >= MIN_NOISE_LABELS:
-            self.label_noise_ = self._learnt_noise(fit.task, rows, *moments)
+            rows = torch.from_numpy(unseen)
+            found = UnseenLabels(rows, *self.posterior_.moments(fit.task.x_obs[rows]))
+        elif isinstance(self.posterior_, GPNPosterior):
+            found, others = self.posterior_.fit_report.unseen, self.posterior_.fit_report.left_out
+        if found is not None and len(found.rows) >= MIN_NOISE_LABELS:
+            self.label_noise_ = self._learnt_noise(fit.task, found, others)
 
     def _learnt_noise(
-        self, task: Task, rows: Tensor, mean: Outputs, variance: Outputs
+        self, task: Task, unseen: UnseenLabels, others: UnseenLabels | None
     ) -> tuple[LabelNoise, ...]:
-        """The scatter of each target's labels `rows` about what was predicted."""
-        x = to_numpy(task.x_obs[rows].double())
-        residuals = to_numpy(task.y_obs[rows].double() - mean.to(task.y_obs.device).double())
+        """The scatter of each target's labels about what was predicted."""
         noise_std = self.posterior_.noise_std
         noise = None if noise_std is None else noise_std**2
-        columns = zip(residuals.T, to_numpy(variance.double()).T, strict=True)
         prior = getattr(getattr(self.posterior_, "config", None), "prior", None)
         n_parameters = 0
-        if isinstance(prior, ARDPrior) and len(rows) > MAX_CROSS_VALIDATED:
+        if isinstance(prior, ARDPrior) and len(unseen.rows) > MAX_CROSS_VALIDATED:
             n_parameters = len(set(prior.column_scales))
-        return tuple(learn_label_noise(x, *column, noise, n_parameters) for column in columns)
+        more = [None] * task.n_outputs if others is None else _residuals(task, others)
+        return tuple(
+            learn_label_noise(column, noise, n_parameters=n_parameters, others=other)
+            for column, other in zip(_residuals(task, unseen), more, strict=True)
+        )
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Functions of the posterior at the rows: ``(n, s)``, or ``(n, o, s)``."""
@@ -313,6 +314,15 @@ class Regressor(RegressorMixin, Estimator):
     def _without_axis(self, values: Array) -> Array:
         """A single target loses its axis where y had none."""
         return values[..., 0] if self._flat else values
+
+
+def _residuals(task: Task, found: UnseenLabels) -> list[Residuals]:
+    """What was missed at some labels, target by target."""
+    rows = found.rows.cpu()
+    x = to_numpy(task.x_obs[rows].double())
+    gaps = to_numpy(task.y_obs[rows].double() - found.mean.to(task.y_obs.device).double())
+    variances = to_numpy(found.variance.double())
+    return [Residuals(x, *columns) for columns in zip(gaps.T, variances.T, strict=True)]
 
 
 def _variance_score(variance: Outputs) -> Array:
@@ -438,7 +448,7 @@ class GPNRegressor(GPNOptions, Regressor):
         if getattr(self, "mean_", None) is None:
             return x
         assert self.mean_ is not None
-        return torch.cat([x, torch.from_numpy(self.mean_.predict(X)).to(x)], dim=1)
+        return torch.cat([x, torch.from_numpy(self.mean_.predict(X, x.numpy())).to(x)], dim=1)
 
 
 def _check_mean(mean: Any) -> None:

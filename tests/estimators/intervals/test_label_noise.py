@@ -8,7 +8,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from gpn import PosteriorRegressor
 from gpn.estimators.closed_form.trees import Trees
 from gpn.estimators.intervals.distribution import LabelDistribution
-from gpn.estimators.intervals.label_noise import LabelNoise, learn_label_noise
+from gpn.estimators.intervals.label_noise import LabelNoise, Residuals, learn_label_noise
 
 RNG = np.random.default_rng(0)
 
@@ -23,7 +23,7 @@ def seeded() -> None:
 def test_gaussian_labels_of_known_noise_are_left_alone() -> None:
     variance = RNG.uniform(0.1, 1.0, 3000)
     residuals = np.sqrt(variance + 0.25) * RNG.normal(size=3000)
-    noise = learn_label_noise(RNG.normal(size=(3000, 2)), residuals, variance, 0.25)
+    noise = learn_label_noise(Residuals(RNG.normal(size=(3000, 2)), residuals, variance), 0.25)
     assert noise.factor == pytest.approx(1.0, abs=0.04)
     assert noise.freedom >= 30
     assert noise.varying is None
@@ -32,14 +32,14 @@ def test_gaussian_labels_of_known_noise_are_left_alone() -> None:
 def test_unknown_noise_is_found() -> None:
     variance = np.full(2000, 0.5)
     residuals = np.sqrt(0.5 + 0.3) * RNG.normal(size=2000)
-    noise = learn_label_noise(RNG.normal(size=(2000, 1)), residuals, variance, None)
+    noise = learn_label_noise(Residuals(RNG.normal(size=(2000, 1)), residuals, variance), None)
     scale = noise.scale(np.zeros((1, 1)), np.array([0.5]))
     assert scale == pytest.approx(np.sqrt(0.8), rel=0.05)
 
 
 def test_long_tails_are_found() -> None:
     residuals = 0.7 * RNG.standard_t(3, size=4000)
-    noise = learn_label_noise(RNG.normal(size=(4000, 1)), residuals, np.zeros(4000), 1.0)
+    noise = learn_label_noise(Residuals(RNG.normal(size=(4000, 1)), residuals, np.zeros(4000)), 1.0)
     assert 2.5 <= noise.freedom <= 4
     assert noise.factor == pytest.approx(0.7, rel=0.1)
 
@@ -47,7 +47,7 @@ def test_long_tails_are_found() -> None:
 def test_noise_that_varies_is_found_and_what_is_unknown_is_never_shrunk() -> None:
     x = RNG.uniform(-1, 1, (3000, 2))
     std = np.where(x[:, 0] > 0, 1.0, 0.1)
-    noise = learn_label_noise(x, std * RNG.normal(size=3000), np.full(3000, 1e-3), 0.5)
+    noise = learn_label_noise(Residuals(x, std * RNG.normal(size=3000), np.full(3000, 1e-3)), 0.5)
     assert noise.varying is not None
     rows = np.array([[0.5, 0.0], [-0.5, 0.0]])
     loud, quiet = noise.scale(rows, np.full(2, 1e-3))
@@ -55,9 +55,28 @@ def test_noise_that_varies_is_found_and_what_is_unknown_is_never_shrunk() -> Non
     assert noise.scale(rows, np.full(2, 100.0)) == pytest.approx(10.0, rel=0.05)
 
 
+def test_residuals_of_long_tails_whose_size_varies_are_followed() -> None:
+    """Squares of such residuals are hopeless to predict; their logarithms are not."""
+    x = RNG.uniform(-1, 1, (4000, 1))
+    residuals = 10.0 ** x[:, 0] * RNG.standard_t(3, 4000)
+    noise = learn_label_noise(Residuals(x, residuals, np.zeros(4000)), 1.0)
+    small, large = noise.scale(np.array([[-0.7], [0.7]]), np.zeros(2))
+    assert 8 < large / small < 30  # 25, less what trees smooth
+
+
+def test_other_residuals_teach_where_labels_scatter_but_not_how_much() -> None:
+    x = RNG.uniform(-1, 1, (3300, 1))
+    residuals = np.where(x[:, 0] > 0, 1.0, 0.1) * RNG.normal(size=3300)
+    few = Residuals(x[:300], residuals[:300], np.zeros(300))
+    others = Residuals(x[300:], 2 * residuals[300:], np.zeros(3000))
+    noise = learn_label_noise(few, 1.0, others=others)
+    found = noise.scale(np.array([[-0.5], [0.5]]), np.zeros(2))
+    assert found == pytest.approx([0.1, 1.0], rel=0.25)
+
+
 def test_fitted_parameters_widen_the_scatter() -> None:
-    data = RNG.normal(size=(100, 1)), RNG.normal(size=100), np.zeros(100), 1.0
-    plain, wider = learn_label_noise(*data), learn_label_noise(*data, n_parameters=20)
+    data = Residuals(RNG.normal(size=(100, 1)), RNG.normal(size=100), np.zeros(100))
+    plain, wider = (learn_label_noise(data, 1.0, n_parameters=p) for p in (0, 20))
     assert wider.factor == pytest.approx(plain.factor * np.sqrt(1.2))
 
 

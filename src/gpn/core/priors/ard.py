@@ -151,8 +151,18 @@ def ard_kernel(
     activation: str,
 ) -> Float[Tensor, "*b n m"]:
     """The covariance between rows that were divided by the scales; differentiable in everything."""
+    if activation == "erf":
+        arcsine = (_directions(a, bias) @ _directions(b, bias).mT).clamp(-1.0, 1.0).asin()
+        return (2 / math.pi * height) * arcsine + a @ (linear / a.shape[-1] * b).mT
     products = a @ b.mT
     on_left = a.square().sum(-1)[..., :, None] + bias
     on_right = b.square().sum(-1)[..., None, :] + bias
     nonlinear = EXPECTATIONS[activation](products + bias, on_left, on_right)
     return height * nonlinear + linear / a.shape[-1] * products
+
+
+def _directions(a: Float[Tensor, "*b n d"], bias: float | Tensor) -> Float[Tensor, "*b n d1"]:
+    """[a, √bias] / √(a·a + bias + ½): the arc-sine kernel is a function of their products alone."""
+    lengths = (a.square().sum(-1, keepdim=True) + bias + 0.5).rsqrt()
+    last = torch.as_tensor(bias, dtype=a.dtype, device=a.device).sqrt() * lengths
+    return torch.cat([a * lengths, last], dim=-1)

@@ -121,6 +121,7 @@ class _Search:
     def __init__(self, x: Inputs, y: Outputs, options: "_Options") -> None:
         self.x, self.y, self.options, self.groups = x, y, options, options.groups
         self.n_scales = int(self.groups.max()) + 1
+        self.identity = torch.eye(len(x), dtype=x.dtype, device=x.device)
         self.usual_scale = _usual_log_scale(x.shape[1])
         means = [self.usual_scale] * self.n_scales
         means += [mean for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, LOG_NOISE)]
@@ -177,7 +178,7 @@ class _Search:
         height, bias, linear, noise = theta[self.n_scales :].exp()
         a = self.x / scales
         gram = ard_kernel(a, a, height, bias, linear, self.options.activation)
-        return gram + (noise + JITTER) * torch.eye(len(a), dtype=a.dtype, device=a.device)
+        return gram + (noise + JITTER) * self.identity
 
     def answer(self, point: Parameters) -> LearntPrior:
         theta = torch.tensor(point, device=self.x.device)
@@ -207,9 +208,8 @@ def log_evidence_and_gradient(
     factor, info = torch.linalg.cholesky_ex(gram)
     if bool(info):
         return -math.inf, gram
-    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    root = torch.linalg.solve_triangular(factor, identity, upper=False)
-    alpha = root.T @ (root @ y)
+    inverse = torch.cholesky_inverse(factor)
+    alpha = inverse @ y
     volume = 2 * factor.diagonal().log().sum() + len(y) * math.log(2 * math.pi)
     evidence = -0.5 * float((y * alpha).sum() + y.shape[1] * volume)
-    return evidence, 0.5 * (alpha @ alpha.T - y.shape[1] * (root.T @ root))
+    return evidence, 0.5 * (alpha @ alpha.T - y.shape[1] * inverse)

@@ -16,6 +16,7 @@ from gpn.core.warnings import SearchWarning, warn_caller
 from gpn.estimators.closed_form.mean import FOLDS, MAX_TARGETS, MIN_LABELS, MeanModel, cross_fit
 from gpn.estimators.intervals.label_noise import student_loss
 from gpn.methods.gpn.fit_report import UnseenLabels
+from gpn.methods.gpn.fitting.closed_form import unseen_rows
 from gpn.methods.gpn.model.kernel_generator import condition_exactly, leave_one_out
 
 Rows = NDArray[np.float64]
@@ -53,11 +54,14 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     too_little = len(y) < MIN_LABELS or y.shape[1] > MAX_TARGETS
     if mean is None or (model is None and too_little):
         return alone
-    out_of_fold, fitted = cross_fit(X, y.cpu().numpy(), model, on_step)
-    column = torch.from_numpy(out_of_fold).to(x)
-    error = float((y - column).square().mean())
-    if model is None and error > HOPELESS * alone.squared_error:
+    unseen = unseen_rows(len(y)).numpy()
+    max_error = HOPELESS * alone.squared_error if model is None else math.inf
+    found = cross_fit(
+        X, x.numpy(), y.numpy(), model, unseen=unseen, max_error=max_error, on_step=on_step
+    )
+    if found is None:
         return alone
+    column, fitted = torch.from_numpy(found[0]).to(x), found[1]
     both = torch.cat([x, column], dim=1)
     for as_mean in (False, True):
         start = choices[0].learnt

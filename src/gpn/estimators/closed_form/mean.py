@@ -4,22 +4,26 @@ Predictions of labeled rows come from a model that has not seen them, so that th
 how far they can be trusted; a new row gets the mean prediction of all folds.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.model_selection import KFold
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from gpn.estimators.closed_form.networks import FoldNetworks, fit_networks
 from gpn.estimators.closed_form.trees import Trees
+from gpn.methods.gpn.fitting.closed_form import MAX_EXACT_LABELS
 
 Array = NDArray[Any]
 Rows = NDArray[np.float64]
+Index = NDArray[np.int64]
 
 FOLDS = 5
 MIN_LABELS = 20
@@ -30,38 +34,106 @@ MAX_ROWS_PER_THREAD = 10_000
 
 @dataclass(frozen=True)
 class MeanModel:
-    """Predictions ``(n, o)`` at new rows; `trees` where they are boosted trees, else `models`.
+    """Predictions ``(n, o)`` at new rows: those of `models`, or of boosted `trees` and `networks`.
 
-    as_mean: whether the prior's mean is the prediction; otherwise it is one more input column.
+    weights: of trees and of networks, a pair for each target; None without networks. as_mean:
+    whether the prior's mean is the prediction; otherwise it is one more input column.
     """
 
     trees: tuple[Trees, ...] = ()
+    networks: FoldNetworks | None = None
+    weights: Rows | None = None
     models: tuple[tuple[Any, ...], ...] = ()
     as_mean: bool = False
 
-    def predict(self, X: Array) -> Rows:
-        if self.trees:
-            return np.stack([trees.predict(X) for trees in self.trees], axis=1)
-        columns = [np.mean([each.predict(X) for each in some], axis=0) for some in self.models]
-        return np.stack(columns, axis=1)
+    def predict(self, X: Array, x: Rows) -> Rows:
+        """At rows `X` in the units of the data, which are `x` once scaled."""
+        if self.models:
+            by_fold = [_predicted(models, X) for models in zip(*self.models, strict=True)]
+            return np.mean(by_fold, axis=0)
+        by_trees = np.stack([trees.predict(X) for trees in self.trees], axis=1)
+        if self.networks is None or self.weights is None:
+            return by_trees
+        both = np.stack([by_trees, self.networks.predict(x).mean(0)], axis=2)
+        return _weighted(both, self.weights)
 
 
-def cross_fit(X: Array, y: Rows, model: Any, on_fold: Callable[[], None]) -> tuple[Rows, MeanModel]:
-    """Out-of-fold predictions of each label, and the model of new rows; None is boosted trees."""
-    out_of_fold = np.zeros_like(y)
-    fitted: list[list[Any]] = [[] for _ in y.T]
-    folds = min(FOLDS, len(X))
-    for rest, fold in KFold(folds, shuffle=True, random_state=0).split(X):
-        for target, targets in enumerate(y.T):
-            one = boosted_trees(len(X)) if model is None else clone(model)
-            with few_threads(len(X)):
-                one.fit(X[rest], targets[rest])
-                out_of_fold[fold, target] = np.ravel(one.predict(X[fold]))
-            fitted[target].append(one)
-        on_fold()
-    if model is None:
-        return out_of_fold, MeanModel(trees=tuple(map(Trees.of, fitted)))
-    return out_of_fold, MeanModel(models=tuple(map(tuple, fitted)))
+def cross_fit(
+    X: Array,
+    x: Rows,
+    y: Rows,
+    model: Any,
+    *,
+    unseen: Index,
+    max_error: float = math.inf,
+    on_step: Callable[[], None],
+) -> tuple[Rows, MeanModel] | None:
+    """Predictions of each label by models that have not seen it, and the model of new rows.
+
+    A label is predicted by the model without its fold; those of `unseen`, which are in no fold, by
+    the mean of all models, as new rows are. Without a `model` these are boosted trees, and
+    networks too where labels are too many for an exact posterior; non-negative least squares weighs
+    the two. None where boosted trees alone have a larger squared error than `max_error` in the
+    first fold: the other folds would be a waste of time.
+    """
+    seen = np.setdiff1d(np.arange(len(X)), unseen)
+    folds = [(seen[rest], seen[fold]) for rest, fold in folds_of(X[seen])]
+    has_networks = model is None and len(X) > MAX_EXACT_LABELS
+    predicted, fitted = np.zeros_like(y), []
+    for rest, fold in folds:
+        fitted.append(_fitted(X[rest], y[rest], model, len(X)))
+        predicted[fold] = _predicted(fitted[-1], X[fold])
+        error = float(np.mean((y[fold] - predicted[fold]) ** 2))
+        if len(fitted) == 1 and error > max_error and not has_networks:
+            return None
+        on_step()
+    if len(unseen):
+        predicted[unseen] = np.mean([_predicted(models, X[unseen]) for models in fitted], axis=0)
+    by_target = tuple(zip(*fitted, strict=True))
+    if model is not None:
+        return predicted, MeanModel(models=by_target)
+    trees = tuple(map(Trees.of, by_target))
+    if not has_networks:
+        return predicted, MeanModel(trees=trees)
+    networks = fit_networks(x, y, [rest for rest, _ in folds])
+    by_networks = networks.predict(x)
+    column = by_networks.mean(0)
+    for number, (_, fold) in enumerate(folds):
+        column[fold] = by_networks[number, fold]
+    both = np.stack([predicted, column], axis=2)
+    weights = np.stack([nnls(both[seen, o], y[seen, o])[0] for o in range(y.shape[1])])
+    return _weighted(both, weights), MeanModel(trees=trees, networks=networks, weights=weights)
+
+
+def folds_of(X: Array) -> list[tuple[Index, Index]]:
+    """The other rows, and the rows, of each fold; copies of a row share a fold.
+
+    A prediction that has seen the labels of a row's copies tells the label of the row itself, once
+    their mean is known.
+    """
+    _, groups = np.unique(X, axis=0, return_inverse=True)
+    n_groups = int(groups.max()) + 1
+    if n_groups < FOLDS:
+        groups, n_groups = np.arange(len(X)), len(X)
+    fold = np.random.default_rng(0).permutation(n_groups)[groups.ravel()] % min(FOLDS, n_groups)
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(fold.max() + 1)]
+
+
+def _fitted(X: Array, y: Rows, model: Any, n_labels: int) -> list[Any]:
+    """A model for each target; None is boosted trees."""
+    models = [boosted_trees(n_labels) if model is None else clone(model) for _ in y.T]
+    with few_threads(n_labels):
+        return [one.fit(X, targets) for one, targets in zip(models, y.T, strict=True)]
+
+
+def _predicted(models: Iterable[Any], X: Array) -> Rows:
+    """One column for each target's model."""
+    return np.stack([np.ravel(model.predict(X)) for model in models], axis=1)
+
+
+def _weighted(predictions: Rows, weights: Rows) -> Rows:
+    """Σ_j weights[o, j] · predictions[n, o, j]."""
+    return np.einsum("noj,oj->no", predictions, weights)
 
 
 @contextmanager

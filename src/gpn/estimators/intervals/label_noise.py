@@ -6,7 +6,8 @@ differs from row to row, and long tails all show in the residuals of unseen labe
     y = m + s(x) · t_ν,        s(x)² = c² h(x) (min(v, v̂) + σ²) + max(v − v̂, 0)
 
 with Student's t, a factor c, and a factor h(x) from boosted trees where held-out likelihood asks
-for it. v̂ is the largest variance among known rows: what exceeds it is never shrunk.
+for it: trees for the square of a residual, or for its logarithm, which long tails disturb less.
+v̂ is the largest variance among known rows: what exceeds it is never shrunk.
 """
 
 import math
@@ -29,8 +30,10 @@ FACTOR_SPREAD = 0.5  # of the prior of log c, in the place of labels where they 
 MIN_COVERAGE = 0.935
 TAIL_PENALTY = 1.0  # nats that a long tail must gain
 MIN_VARYING_LABELS = 200
+MIN_MANY_LABELS = 5000
 MIN_VARYING_GAIN = 0.01  # nats per label
-VARYING_RANGE = 0.02, 50.0
+LOG_VARYING_RANGE = -7.0, 4.0
+NORMAL_LOG_SQUARE = 1.27  # −E[log e²] of N(0, 1)
 KNOWN_SHARE = 0.99
 
 
@@ -53,28 +56,42 @@ class LabelNoise:
         return np.sqrt(total + (variance - known))
 
 
+@dataclass(frozen=True)
+class Residuals:
+    """y − m of labels that the posterior has not seen, and the function's variance there."""
+
+    x: Rows
+    residuals: Rows
+    variance: Rows
+
+    def scaled(self, noise_variance: float) -> Rows:
+        return self.residuals / np.sqrt(np.maximum(self.variance + noise_variance, 1e-12))
+
+
 def learn_label_noise(
-    x: Rows,
-    residuals: Rows,
-    variance: Rows,
+    unseen: Residuals,
     noise_variance: float | None,
+    *,
     n_parameters: int = 0,
+    others: Residuals | None = None,
 ) -> LabelNoise:
-    """From residuals y − m of unseen labels, and the function's variance there.
+    """From residuals of unseen labels; `others`, whose size is less certain, join for h(x) alone.
 
     `n_parameters` were fitted to these labels all the same, the prior's scales among them, so that
     new residuals are larger: their variance is about 1 + p/n times as large.
     """
     if noise_variance is None:
-        noise_variance = _noise_variance(residuals, variance)
-    total = np.maximum(variance + noise_variance, 1e-12)
-    scaled = residuals / np.sqrt(total)
+        noise_variance = _noise_variance(unseen.residuals, unseen.variance)
+    every = [unseen] if others is None else [unseen, others]
+    x = np.concatenate([each.x for each in every])
+    scaled = np.concatenate([each.scaled(noise_variance) for each in every])
     factors, varying = np.ones(len(x)), None
     if len(x) >= MIN_VARYING_LABELS:
         factors, varying = _learn_varying(x, scaled)
-    factor, freedom = _factor_and_freedom(scaled / np.sqrt(factors))
-    factor *= math.sqrt(1 + n_parameters / len(x))
-    known = max(float(np.quantile(variance, KNOWN_SHARE)), 1e-12)
+    n = len(unseen.x)
+    factor, freedom = _factor_and_freedom(scaled[:n] / np.sqrt(factors[:n]))
+    factor *= math.sqrt(1 + n_parameters / n)
+    known = max(float(np.quantile(unseen.variance, KNOWN_SHARE)), 1e-12)
     return LabelNoise(noise_variance, factor, freedom, known, varying)
 
 
@@ -106,16 +123,33 @@ def _factor_and_freedom(scaled: Rows) -> tuple[float, float]:
 
 
 def _learn_varying(x: Rows, scaled: Rows) -> tuple[Rows, Trees | None]:
-    """Trees for E[e² | x] by the gamma likelihood; out-of-fold factors decide whether they help."""
-    squares = np.maximum(scaled**2, 1e-4)
+    """Trees for h(x), and their factors out of fold; none where these do not help."""
+    found = [_variance_trees(x, scaled), _log_variance_trees(x, scaled)]
+    losses = [student_loss(scaled / np.sqrt(f)) + np.log(f).mean() / 2 for f, _ in found]
+    best = int(np.argmin(losses))
+    if student_loss(scaled) - losses[best] < MIN_VARYING_GAIN:
+        return np.ones(len(x)), None
+    return found[best]
+
+
+def _variance_trees(x: Rows, scaled: Rows) -> tuple[Rows, Trees]:
+    """Trees for log E[e² | x], by the gamma likelihood."""
+    return _cross_fit(x, np.maximum(scaled**2, 1e-4), "gamma")
+
+
+def _log_variance_trees(x: Rows, scaled: Rows) -> tuple[Rows, Trees]:
+    """Trees for E[log e² | x], by least squares; that of N(0, 1) is −1.27."""
+    squares = np.maximum(scaled**2, 1e-6)
+    return _cross_fit(x, np.log(squares) + NORMAL_LOG_SQUARE, "squared_error")
+
+
+def _cross_fit(x: Rows, targets: Rows, loss: str) -> tuple[Rows, Trees]:
+    """Factors of each row by trees that have not seen it, and the mean of all trees."""
     factors, models = np.ones(len(x)), []
     for rest, fold in KFold(5, shuffle=True, random_state=0).split(x):
         with few_threads(len(x)):
-            models.append(_variance_trees(len(x)).fit(x[rest], squares[rest]))
-            factors[fold] = np.clip(models[-1].predict(x[fold]), *VARYING_RANGE)
-    gain = student_loss(scaled) - student_loss(scaled / np.sqrt(factors))
-    if gain - np.log(factors).mean() / 2 < MIN_VARYING_GAIN:
-        return np.ones(len(x)), None
+            models.append(_trees(len(x), loss).fit(x[rest], targets[rest]))
+        factors[fold] = _factors(Trees.of(models[-1:]), x[fold])
     return factors, Trees.of(models)
 
 
@@ -125,17 +159,19 @@ def student_loss(scaled: Rows) -> float:
     return float(np.log(factor) - stats.t.logpdf(scaled / factor, freedom).mean())
 
 
-def _variance_trees(n: int) -> HistGradientBoostingRegressor:
+def _trees(n: int, loss: str) -> HistGradientBoostingRegressor:
+    """Smaller trees, and fewer, where residuals are few."""
+    are_many = n > MIN_MANY_LABELS
     return HistGradientBoostingRegressor(
-        loss="gamma",
+        loss=loss,
         learning_rate=0.05,
-        max_iter=60,
-        max_leaf_nodes=8,
-        min_samples_leaf=max(20, n // 50),
+        max_iter=120 if are_many else 60,
+        max_leaf_nodes=16 if are_many else 8,
+        min_samples_leaf=50 if are_many else max(20, n // 50),
         early_stopping=False,
         random_state=0,
     )
 
 
 def _factors(trees: Trees, x: Rows) -> Rows:
-    return np.clip(np.exp(trees.predict(x)), *VARYING_RANGE)
+    return np.exp(np.clip(trees.predict(x), *LOG_VARYING_RANGE))

@@ -74,6 +74,8 @@ class FitReport:
         The same of the conditioned posterior.
     unseen
         Labels as they are predicted without themselves (closed form only).
+    left_out
+        Of many labels, some that are left out one by one after all were learnt (closed form only).
     at_edge
         Hyperparameters that the search for a prior left at the end of their range.
     jitter, added_jitter
@@ -89,6 +91,7 @@ class FitReport:
     codes: CodeMoments | None = None
     label_variance: LabelVariance | None = None
     unseen: UnseenLabels | None = None
+    left_out: UnseenLabels | None = None
     at_edge: tuple[str, ...] = ()
     jitter: float | None = None
     added_jitter: float = 0.0

@@ -1,6 +1,9 @@
 """The fit in closed form: labels condition the prior, nothing is trained."""
 
+from dataclasses import replace
+
 import torch
+from torch import Tensor
 
 from gpn.core.priors.ard import ARDPrior
 from gpn.core.priors.ard_evidence import learn_ard_prior
@@ -19,7 +22,8 @@ from gpn.methods.gpn.posterior import ClosedFormPosterior
 
 MAX_EXACT_LABELS = 5000
 LANDMARKS = 3000
-MAX_UNSEEN = 1000  # of many labels, so many are predicted before they are learnt
+MAX_UNSEEN = 2000  # of many labels, so many are predicted before they are learnt
+MAX_LEFT_OUT = 8000  # and so many are left out one by one afterwards
 CHUNK_ROWS = 4096
 
 
@@ -35,33 +39,52 @@ def fit_closed_form(context: FitContext) -> ClosedFormPosterior:
         raise ValueError("a given ARDPrior needs noise_std=..., got None; leave both to the fit.")
     few = len(task.x_obs) <= MAX_EXACT_LABELS
     fit = _exact if few else _with_landmarks
-    generator, unseen, explained = fit(prior, task, noise_std, context.seeds)
-    report = FitReport(unseen=unseen, explained_variance=explained, at_edge=at_edge)
+    generator, report = fit(prior, task, noise_std)
+    report = replace(report, at_edge=at_edge)
     found = GPNConfig(generator="closed-form", prior=prior, noise_std=noise_std)
     return ClosedFormPosterior(generator, task.signature, found, noise_std, report)
 
 
-Fitted = tuple[KernelGenerator, UnseenLabels, float | None]
+Fitted = tuple[KernelGenerator, FitReport]
 
 
-def _exact(prior: ARDPrior, task: Task, noise_std: float, seeds: torch.Generator) -> Fitted:
+def unseen_rows(n_labels: int) -> Tensor:
+    """Of many labels, those that are predicted before they are learnt; of few, none."""
+    if n_labels <= MAX_EXACT_LABELS:
+        return torch.arange(0)
+    return _order(n_labels)[: min(MAX_UNSEEN, n_labels // 10)]
+
+
+def _order(n_labels: int) -> Tensor:
+    """Unseen labels first, landmarks last: the same at every call."""
+    return torch.randperm(n_labels, generator=as_generator(0))
+
+
+def _exact(prior: ARDPrior, task: Task, noise_std: float) -> Fitted:
     """Labels are the landmarks; each is predicted by all others."""
     generator = condition_exactly(prior, task.x_obs, task.y_obs, noise_std)
     rows = torch.arange(len(task.x_obs), device=task.x_obs.device)
     unseen = UnseenLabels(rows, *leave_one_out(generator, task.y_obs, noise_std))
-    return generator, unseen, None
+    return generator, FitReport(unseen=unseen)
 
 
-def _with_landmarks(
-    prior: ARDPrior, task: Task, noise_std: float, seeds: torch.Generator
-) -> Fitted:
+def _with_landmarks(prior: ARDPrior, task: Task, noise_std: float) -> Fitted:
     """Some labels are landmarks; some others are predicted before they join the sums."""
-    order = torch.randperm(len(task.x_obs), generator=as_generator(seeds)).to(task.x_obs.device)
+    order = _order(len(task.x_obs)).to(task.x_obs.device)
+    unseen = unseen_rows(len(order)).to(order.device)
     landmarks = task.x_obs[order[-LANDMARKS:]]
-    unseen = order[: min(MAX_UNSEEN, len(order) // 10)]
     sums = FeatureSums(prior, landmarks, task.n_outputs, noise_std)
     rest = order[len(unseen) :].split(CHUNK_ROWS)
     sums.add((task.x_obs[rows], task.y_obs[rows]) for rows in rest)
     found = UnseenLabels(unseen, *sums.moments(task.x_obs[unseen]))
-    generator = sums.add([(task.x_obs[unseen], task.y_obs[unseen])]).generator()
-    return generator, found, sums.explained_variance(task.x_obs[unseen])
+    sums.add([(task.x_obs[unseen], task.y_obs[unseen])])
+    others = order[len(unseen) : len(unseen) + MAX_LEFT_OUT]
+    left_out = [
+        sums.leave_one_out(task.x_obs[rows], task.y_obs[rows]) for rows in others.split(CHUNK_ROWS)
+    ]
+    report = FitReport(
+        unseen=found,
+        left_out=UnseenLabels(others, *map(torch.cat, zip(*left_out, strict=True))),
+        explained_variance=sums.explained_variance(task.x_obs[unseen]),
+    )
+    return sums.generator(), report

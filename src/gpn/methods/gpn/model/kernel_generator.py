@@ -176,6 +176,21 @@ class FeatureSums:
         variance = self.prior.variance(x) - features.square().sum(0) + self.noise_std**2 * left
         return mean, variance.clamp_min(0.0)[:, None].expand_as(mean)
 
+    def leave_one_out(self, x: Inputs, y: Outputs) -> tuple[Outputs, Outputs]:
+        """Mean and variance at labels that were added, each given all others.
+
+        With the leverage h = φᵀ S⁻¹ φ of a label its residual is  (y − mean)/(1 − h)  and its
+        features' variance  σ² h/(1 − h).
+        """
+        features, precision = self._features(x), self._precision()
+        weights = torch.cholesky_solve(self.products, precision)
+        leverage = torch.linalg.solve_triangular(precision, features, upper=False).square().sum(0)
+        rest = (1 - leverage).clamp_min(1e-6)
+        gap = y - self.prior.mean(x, y.shape[1]) - features.T @ weights
+        missed = (self.prior.variance(x) - features.square().sum(0)).clamp_min(0.0)
+        variance = missed + self.noise_std**2 * leverage / rest
+        return y - gap / rest[:, None], variance[:, None].expand_as(y)
+
     def generator(self) -> KernelGenerator:
         """The posterior given the labels so far."""
         identity = torch.eye(len(self.squares), dtype=self.squares.dtype).to(self.squares)
