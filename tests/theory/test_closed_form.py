@@ -34,7 +34,7 @@ def textbook(prior: ARDPrior, x: Tensor, y: Tensor, new: Tensor) -> tuple[Tensor
     return cross @ inverse @ y, prior.kernel(new, new) - cross @ inverse @ cross.T
 
 
-@pytest.mark.parametrize("activation", ["erf", "tanh", "relu"])
+@pytest.mark.parametrize("activation", ["erf", "tanh", "relu", "cos"])
 def test_the_kernel_is_the_covariance_of_wide_networks(activation: str) -> None:
     prior = PRIOR.replace(activation=activation, width=256)
     x = torch.randn(5, 3, generator=as_generator(1))
@@ -54,10 +54,19 @@ def test_equal_scales_are_the_networks_prior(activation: str) -> None:
     assert ARDPrior.of(network, 3).kernel(x, x) == pytest.approx(network.kernel(x, x))
 
 
-def test_random_features_have_the_kernel_as_their_product() -> None:
+@pytest.mark.parametrize("activation", ["erf", "cos"])
+def test_random_features_have_the_kernel_as_their_product(activation: str) -> None:
+    prior = PRIOR.replace(width=100_000, activation=activation)
     x = torch.randn(6, 3, generator=as_generator(1), dtype=torch.float64)
-    features = RandomFeatures(PRIOR.replace(width=100_000), as_generator(0), x)(x)
-    assert features @ features.T == pytest.approx(PRIOR.kernel(x, x), abs=0.02)
+    features = RandomFeatures(prior, as_generator(0), x)(x)
+    assert features @ features.T == pytest.approx(prior.kernel(x, x), abs=0.03)
+
+
+def test_cosines_with_random_phases_have_the_rbf_kernel() -> None:
+    prior = ARDPrior(column_scales=(0.5, 2.0), height=1.5, activation="cos")
+    x = torch.randn(6, 2, generator=as_generator(1), dtype=torch.float64)
+    gaps = (x[:, None] - x) / x.new_tensor([0.5, 2.0])
+    torch.testing.assert_close(prior.kernel(x, x), 1.5 * (-gaps.square().sum(-1) / 2).exp())
 
 
 def test_a_column_of_infinite_scale_is_irrelevant() -> None:

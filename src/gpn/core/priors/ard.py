@@ -13,11 +13,25 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gpn.core.config import require_counts, require_not_negative, require_one_of, require_positive
-from gpn.core.priors.kernel import EXPECTATIONS
+from gpn.core.priors.kernel import EXPECTATIONS as NETWORK_EXPECTATIONS
+from gpn.core.priors.kernel import Entries
 from gpn.core.priors.prior import MLPPrior, PriorSpec
 from gpn.core.types import Inputs, Outputs
 
-ACTIVATION_MODULES = {"erf": torch.erf, "tanh": torch.tanh, "relu": torch.relu}
+PHASE_VARIANCE = 100.0  # phases of so large a variance are uniform, up to exp(−200)
+
+
+def cosine_expectation(cross: Entries, left: Entries, right: Entries) -> Entries:
+    """E[2 cos(u + c) cos(u' + c)] = exp(−Var[u − u'] / 2) over uniform phases c: the RBF kernel."""
+    return (cross - (left + right) / 2).clamp_max(0.0).exp()
+
+
+def _cosine(u: Tensor) -> Tensor:
+    return 2**0.5 * torch.cos(u)
+
+
+EXPECTATIONS = {**NETWORK_EXPECTATIONS, "cos": cosine_expectation}
+FUNCTIONS = {"erf": torch.erf, "tanh": torch.tanh, "relu": torch.relu, "cos": _cosine}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +44,9 @@ class ARDPrior(PriorSpec):
     mean_columns
         So many of the last columns are the prior's mean, one for each output: predictions of
         another model. 0 is a mean of zero.
+    activation
+        φ: "erf" (arc-sine kernel), "tanh", "relu" (arc-cosine kernel), or "cos" with random phases
+        in the place of biases: the RBF kernel, which is the same everywhere.
     width
         Hidden units of the functions that `sample` draws; the kernel has infinitely many.
     """
@@ -98,10 +115,15 @@ class ARDPrior(PriorSpec):
         by_column = torch.tensor(self.column_scales).pow(-2)
         return {
             "hidden.weight": by_column,
-            "hidden.bias": self.bias,
+            "hidden.bias": self.hidden_bias,
             "last.weight": self.height / self.width,
             "linear.weight": by_column * (self.linear / len(self.column_scales)),
         }
+
+    @property
+    def hidden_bias(self) -> float:
+        """The variance of a hidden unit's bias, or of its phase."""
+        return PHASE_VARIANCE if self.activation == "cos" else self.bias
 
     def _scaled(self, x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b n d"]:
         return x / x.new_tensor(self.column_scales)
@@ -118,12 +140,12 @@ class RandomFeatures:
         drawn = torch.randn(prior.width, d + 1, generator=rng, dtype=torch.float64)
         self.prior = prior
         self.weight = drawn[:, :d].to(like)
-        self.bias = (drawn[:, d] * prior.bias**0.5).to(like)
+        self.bias = (drawn[:, d] * prior.hidden_bias**0.5).to(like)
         self.size = prior.width + d
 
     def __call__(self, x: Inputs) -> Float[Tensor, "n F"]:
         prior, a = self.prior, self.prior._scaled(x)
-        hidden = ACTIVATION_MODULES[prior.activation](a @ self.weight.T + self.bias)
+        hidden = FUNCTIONS[prior.activation](a @ self.weight.T + self.bias)
         linear = a * (prior.linear / a.shape[1]) ** 0.5
         return torch.cat([hidden * (prior.height / prior.width) ** 0.5, linear], dim=1)
 
@@ -136,7 +158,7 @@ class _Network(nn.Module):
         self.hidden = nn.Linear(inputs, width)
         self.last = nn.Linear(width, outputs, bias=False)
         self.linear = nn.Linear(inputs, outputs, bias=False)
-        self.activation = ACTIVATION_MODULES[activation]
+        self.activation = FUNCTIONS[activation]
 
     def forward(self, x: Inputs) -> Tensor:
         return self.last(self.activation(self.hidden(x.flatten(1)))) + self.linear(x.flatten(1))
