@@ -33,6 +33,8 @@ MIN_NOISE_SHARE = 0.1
 LOG_SCALE_STD = 3**0.5
 LOG_HEIGHT, LOG_BIAS, LOG_LINEAR = (0.0, 3.0), (0.0, 1.5), (-1.0, 3.0)
 LOG_NOISE = (LOG_NOISE_MEAN, 3.0)
+# under the RBF kernel the modes of BoTorch's priors, for inputs of unit variance
+LONGER, LOG_SMALL_NOISE = 0.46, (-5.0, 1.0)
 NAMES = ("height", "bias", "linear", "noise")
 LOG_SCALE_RANGE = 9.0  # on both sides of the usual scale
 LOG_RANGES = [(-10.0, 8.0), (-8.0, 6.0), (-12.0, 8.0), (-14.0, 1.5)]  # in the order of NAMES
@@ -62,7 +64,8 @@ def learn_ard_prior(
 
     Columns of one group share a scale (`groups` has a number per column): those of one category.
     A search may `start` from an earlier answer, also one for fewer columns. With `linear_only`
-    functions are linear, with one scale for all columns: ridge regression.
+    functions are linear, with one scale for all columns: ridge regression. Under the activation
+    "cos" only scales and noise are free, for very few labels, as in BoTorch's `SingleTaskGP`.
     """
     x, y = x.flatten(1).double(), y.double()
     if mean_columns:
@@ -122,11 +125,13 @@ class _Search:
         self.x, self.y, self.options, self.groups = x, y, options, options.groups
         self.n_scales = int(self.groups.max()) + 1
         self.identity = torch.eye(len(x), dtype=x.dtype, device=x.device)
-        self.usual_scale = _usual_log_scale(x.shape[1])
+        is_stationary = options.activation == "cos"
+        self.usual_scale = _usual_log_scale(x.shape[1]) + (LONGER if is_stationary else 0.0)
+        noise = LOG_SMALL_NOISE if is_stationary else LOG_NOISE
         means = [self.usual_scale] * self.n_scales
-        means += [mean for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, LOG_NOISE)]
+        means += [mean for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, noise)]
         stds = [LOG_SCALE_STD] * self.n_scales
-        stds += [std for _, std in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, LOG_NOISE)]
+        stds += [std for _, std in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, noise)]
         self.means = torch.tensor(means, dtype=torch.float64, device=x.device)
         self.stds = torch.tensor(stds, dtype=torch.float64, device=x.device)
 
@@ -148,6 +153,8 @@ class _Search:
         height, bias, linear, noise = LOG_RANGES
         if self.options.linear_only:
             height = (height[0], height[0])
+        if self.options.activation == "cos":
+            height, linear = (0.0, 0.0), (linear[0], linear[0])
         if self.options.mean_columns:  # errors of another model are no smooth function of the rows
             least = math.log(MIN_NOISE_SHARE * float(self.y.square().mean()) + 1e-12)
             noise = min(max(noise[0], least), noise[1]), noise[1]
