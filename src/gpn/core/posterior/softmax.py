@@ -27,9 +27,7 @@ def _points(n_classes: int, pairs: int) -> Float[Tensor, "s o"]:
     return both / both.square().mean(0).sqrt()
 
 
-def softmax_draws(
-    mean: Outputs, variance: Outputs, pairs: int = PAIRS
-) -> Float[Tensor, "s n o"]:
+def softmax_draws(mean: Outputs, variance: Outputs, pairs: int = PAIRS) -> Float[Tensor, "s n o"]:
     """softmax(m + √v z) for each of 2 · `pairs` draws."""
     points = _points(mean.shape[1], pairs).to(mean)
     return torch.softmax(mean + variance.sqrt() * points[:, None], dim=-1)

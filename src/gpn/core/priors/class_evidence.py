@@ -97,7 +97,7 @@ class _Search:
 
     def bounds(self) -> list[tuple[float, float]]:
         if self.kind == "linear":
-            _, height, _, linear = self.means.tolist()
+            linear = float(self.means[-1])
             reach = linear + LOG_RANGES[2][0], linear + LOG_RANGES[2][1]
             return [(self.centre, self.centre), LOG_INTERCEPT_RANGE, (0.0, 0.0), reach]
         scale = self.usual - LOG_SCALE_RANGE, self.usual + LOG_SCALE_RANGE

@@ -11,9 +11,9 @@ eigenvalues of W_i that are not zero, exact for two classes.
     w_i = Σ_c p_ic (1 − p_ic) / (o − 1),      Cov = K − K (K + diag(1/w))⁻¹ K
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from jaxtyping import Float
@@ -31,24 +31,24 @@ Vector = Float[Tensor, "n"]
 Solver = Callable[[Outputs], Outputs]
 
 
-class Covariance(Protocol):
+class Covariance(ABC):
     """K between labels, in full or through features."""
 
+    @abstractmethod
     def times(self, values: Outputs) -> Outputs:
         """K · values."""
-        ...
 
+    @abstractmethod
     def solver(self, precision: Vector) -> Solver:
         """Values → (I + diag(w) K)⁻¹ values."""
-        ...
 
+    @abstractmethod
     def label_variance(self, precision: Vector) -> Vector:
         """The diagonal of K − K (K + diag(1/w))⁻¹ K."""
-        ...
 
 
 @dataclass(frozen=True)
-class FullCovariance:
+class FullCovariance(Covariance):
     """K as a matrix."""
 
     gram: Float[Tensor, "n n"]
@@ -70,7 +70,7 @@ class FullCovariance:
 
 
 @dataclass(frozen=True)
-class FeatureCovariance:
+class FeatureCovariance(Covariance):
     """K = ΦᵀΦ with features Φ of each label as columns; never formed."""
 
     features: Float[Tensor, "m n"]
@@ -149,9 +149,7 @@ def find_mode(
     return Mode(one_hot - p, mean + rest, shared_precision(p), best)
 
 
-def _newton_step(
-    covariance: Covariance, p: Outputs, residual: Outputs
-) -> tuple[Outputs, Outputs]:
+def _newton_step(covariance: Covariance, p: Outputs, residual: Outputs) -> tuple[Outputs, Outputs]:
     """Δ with (K⁻¹ + W) K Δ = residual, and K Δ, by preconditioned conjugate gradients."""
     solve = covariance.solver(shared_precision(p))
     step, moved = torch.zeros_like(p), torch.zeros_like(p)
@@ -162,7 +160,7 @@ def _newton_step(
         solved_moved = covariance.times(solved)
         size = float((residual * solved_moved).sum())
         first = first or size
-        if size <= CG_TOLERANCE * first and number > 0 or size <= 0:
+        if (size <= CG_TOLERANCE * first and number > 0) or size <= 0:
             break
         ratio = size / before if number > 0 else 0.0
         along, along_moved = solved + ratio * along, solved_moved + ratio * along_moved

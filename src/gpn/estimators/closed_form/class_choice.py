@@ -1,4 +1,4 @@
-"""Which prior, temperature and mean model a classifier conditions: labels that were left out decide.
+"""Which prior, temperature and mean model a classifier conditions: left-out labels decide.
 
 Each candidate is a prior by evidence, times a height κ, at a temperature T. Its score is
 

@@ -5,14 +5,14 @@ A model file holds numbers only, so that the trees of a mean or of a noise are s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 Array = NDArray[Any]
-Boosting = HistGradientBoostingRegressor | HistGradientBoostingClassifier
+Boosting: TypeAlias = HistGradientBoostingRegressor | HistGradientBoostingClassifier
 
 CHUNK_NUMBERS = 2**21  # rows times trees
 
@@ -41,7 +41,9 @@ class Trees:
         for line, nodes in zip(table, trees, strict=True):
             line[: len(nodes)] = nodes
         is_leaf, own = table["is_leaf"] != 0, np.arange(size)
-        baseline = float(np.mean([np.ravel(model._baseline_prediction)[output] for model in models]))
+        baseline = float(
+            np.mean([np.ravel(model._baseline_prediction)[output] for model in models])
+        )
         return cls(
             np.where(is_leaf, 0, table["feature_idx"]).astype(np.int32),
             table["num_threshold"].astype(np.float64),

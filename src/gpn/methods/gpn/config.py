@@ -32,9 +32,10 @@ class GPNConfig(Config):
         "learnt": the paper's k stored prior networks, each with a learnt code.
     generator
         "closed-form": a prior with a scale per column, conditioned on the labels by linear
-        algebra, without training (tables; of classes by Laplace's approximation). "affine": a network b(x) + A(x) z,
-        moments in closed form. "concat": the paper's network. "auto" is "closed-form" under an
-        `ARDPrior` of tables where nothing is set that only a network has, else "affine".
+        algebra, without training (tables; of classes by Laplace's approximation). "affine": a
+        network b(x) + A(x) z, moments in closed form. "concat": the paper's network. "auto" is
+        "closed-form" under an `ARDPrior` of tables where nothing is set that only a network has,
+        else "affine".
     target_noise, noise_std
         One fixed N(0, noise_std²) draw per label and anchor; noise_std None is learnt wherever
         the fit needs it: with joint or conditioned anchors, target noise, or a search for β.
