@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gpn.core.posterior.softmax import softmax_moments
 from gpn.core.priors.ard import ARDPrior
-from gpn.core.priors.class_evidence import STEPS, learn_class_prior
+from gpn.core.priors.class_evidence import learn_class_prior
 from gpn.core.priors.laplace import FullCovariance, Mode, find_mode, laplace_root
 from gpn.core.types import Labels, Outputs, as_generator
 from gpn.estimators.closed_form.class_mean import (
@@ -43,12 +43,13 @@ WRONG_SHARE = 0.25  # δ
 MIN_WRONG = 1e-6
 FEW_LABELS, SOME_LABELS = 100, 600  # five folds, three, and one split beyond
 MAX_TRAIN, MAX_TEST = 400, 1000
-FOLD_STEPS = 8
+FOLD_STEPS, MEAN_STEPS = 8, 10
 PAIRS = 32
-# A score must be so much better than that of a simpler candidate, at fifty labels.
-ADVANTAGE = {"linear": 0.0, "shared": 0.1, "columns": 0.25, "trees": 0.1}
-ADVANTAGE_LABELS = 50
+# A score must be so much better than that of a simpler candidate, at a hundred labels.
+ADVANTAGE = {"linear": 0.0, "shared": 0.15, "columns": 0.25, "trees": 0.2}
+ADVANTAGE_LABELS = 100
 HOPELESS = 1.5  # a mean model whose own score is so many times worse is not tried
+NO_HELP = 1.05  # nor trees as the mean, where as columns they do so much worse
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,9 @@ def choose_classes(
     alone = _best(choices, len(y))
     on_step()
     model = None if isinstance(mean, str) else mean
-    too_little = len(y) < MIN_LABELS or n_classes > MAX_CLASSES
     numbers = y.cpu().numpy()
+    rarest = int(np.bincount(numbers, minlength=n_classes).min())
+    too_little = len(y) < MIN_LABELS or n_classes > MAX_CLASSES or rarest < 2
     if mean is None or (model is None and too_little) or not has_folds(numbers):
         return alone
     out_of_fold, fitted = cross_fit_classes(X, numbers, n_classes, model, on_step)
@@ -107,6 +109,8 @@ def choose_classes(
     if model is None and own > HOPELESS * alone.score:
         return alone
     for as_mean in (False, True):
+        if as_mean and model is None and choices[-1].score > NO_HELP * alone.score:
+            break
         candidate = _with_mean(x, y, odds, replace(fitted, as_mean=as_mean), shared)
         choices.append(_scored(candidate, y, n_classes, parts))
         on_step()
@@ -122,7 +126,7 @@ def _with_mean(
     mean = odds if model.as_mean else torch.zeros_like(odds)
     scales = shared.column_scales + (shared.column_scales[0],) * odds.shape[1]
     parent = replace(shared, column_scales=scales, mean_columns=n_columns)
-    prior = learn_class_prior(both, y, mean, start=parent, mean_columns=n_columns)
+    prior = learn_class_prior(both, y, mean, start=parent, mean_columns=n_columns, steps=MEAN_STEPS)
     return _Candidate("trees", both, prior, parent=parent, mean=model)
 
 
@@ -187,7 +191,7 @@ def _refitted(candidate: _Candidate, y: Labels, train: Tensor, n_classes: int) -
         mean,
         start=candidate.parent,
         mean_columns=columns,
-        steps=min(STEPS, FOLD_STEPS),
+        steps=FOLD_STEPS,
     )
 
 

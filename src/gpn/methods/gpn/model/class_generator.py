@@ -52,7 +52,12 @@ def condition_on_classes(
 
 
 def condition_on_classes_by_landmarks(
-    prior: ARDPrior, x: Inputs, y: Labels, n_classes: int, temperature: float, landmarks: Inputs
+    prior: ARDPrior,
+    x: Inputs,
+    y: Labels,
+    n_classes: int,
+    temperature: float,
+    landmarks: Float[Tensor, "m *d"],
 ) -> ConditionedClasses:
     """Labels enter through features φ = L⁻¹ K_Ux of landmarks U, L Lᵀ = K_UU.
 
