@@ -75,6 +75,8 @@ def test_trees_inside_are_saved(
     n_classes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(class_choice, "_best", lambda choices, n: choices[-1])
+    monkeypatch.setattr(class_choice, "HOPELESS", np.inf)
+    monkeypatch.setattr(class_choice, "NO_HELP", np.inf)
     fitted = GPNClassifier(random_state=0).fit(X[:60], rings(X[:60]) % n_classes)
     assert fitted.mean_ is not None
     fitted.save(tmp_path / "model.gpn")
@@ -183,9 +185,9 @@ def test_labels_that_say_nothing_leave_their_frequencies() -> None:
 
 
 def test_many_labels_have_landmarks() -> None:
-    x = RNG.uniform(-2, 2, (3000, 2))
+    x = RNG.uniform(-2, 2, (2100, 2))
     fitted = GPNClassifier(random_state=0, mean=None).fit(x, rings(x))
-    assert len(fitted.posterior_.generator.landmarks) == 1500  # type: ignore[attr-defined]
+    assert len(fitted.posterior_.generator.landmarks) == 1000  # type: ignore[attr-defined]
     assert log_loss(rings(NEW), fitted.predict_proba(NEW)) < 0.15
     assert fitted.is_ood(NEW).mean() < 0.2
 

@@ -146,7 +146,7 @@ def find_mode(
         if gain < TOLERANCE * len(y):
             break
     p = torch.softmax(mean + rest, 1)
-    return Mode(one_hot - p, mean + rest, shared_precision(p), best)
+    return Mode(weights, mean + rest, shared_precision(p), best)
 
 
 def _newton_step(covariance: Covariance, p: Outputs, residual: Outputs) -> tuple[Outputs, Outputs]:

@@ -27,8 +27,8 @@ MAX_EXACT_LABELS = 5000
 LANDMARKS = 3000
 MAX_UNSEEN = 1000  # of many labels, so many are predicted before they are learnt
 CHUNK_ROWS = 4096
-MAX_EXACT_CLASS_LABELS = 2500
-CLASS_LANDMARKS = 1500
+MAX_EXACT_CLASS_LABELS = 2000
+CLASS_LANDMARKS = 1000
 COLD = 0.1  # where the prior is by evidence: Laplace's Gaussian is too wide for logits
 
 
