@@ -4,7 +4,7 @@ Each candidate is a prior by evidence, times a height κ, at a temperature T. It
 
     −1/n Σ_i log p(y_i | others) − δ/n · mean_i log p(not y_i | others)
 
-The second part counts a share δ of a label as wrong: few labels cannot tell p = 0.99 from
+The second part counts δ labels, one, as wrong: few labels cannot tell p = 0.99 from
 p = 0.9999, and the safer of the two is wanted. Heights and temperatures are averaged, with weights
 exp(−n · score); candidates are compared by their best score, with an advantage for simple ones.
 """
@@ -39,7 +39,7 @@ Grid = NDArray[np.float64]  # a line per height, a column per temperature
 
 HEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 TEMPERATURES = (0.01, 0.03, 0.1, 0.3, 1.0)
-WRONG_SHARE = 0.25  # δ
+WRONG_SHARE = 1.0  # δ
 MIN_WRONG = 1e-6
 FEW_LABELS, SOME_LABELS = 100, 600  # five folds, three, and one split beyond
 MAX_TRAIN, MAX_TEST = 400, 1000
