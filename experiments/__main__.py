@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from experiments import harness
+from experiments import classes, harness
 from experiments.paper import contamination, figures, protocol, scalability
 from experiments.paper.context import RunContext
 from experiments.paper.plans import METHODS, PLANS
@@ -115,6 +115,7 @@ COMMANDS = {
     ),
     "all": _all,
     "tables": tables_command.execute,
+    "classes": classes.execute,
 }
 
 
@@ -179,6 +180,9 @@ def _parser() -> argparse.ArgumentParser:
     figure = commands.add_parser("figure", help="draw a figure, from the result files")
     tables_command.add_arguments(
         commands.add_parser("tables", help="twenty regression tables, against other methods")
+    )
+    classes.add_arguments(
+        commands.add_parser("classes", help="classes of four small tables, against scikit-learn")
     )
     for command in (run, confirm, shares, table):
         command.add_argument("task", choices=PLANS)

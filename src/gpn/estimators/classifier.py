@@ -1,5 +1,6 @@
 """Classifiers: classes of any kind, numbers or texts."""
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -7,25 +8,39 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import entr
 from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Tensor, nn
 
 from gpn import metrics
 from gpn.core.checks import require_level
+from gpn.core.networks.trunks import Trunk
 from gpn.core.posterior.base import Posterior, sample_covariance_root
+from gpn.core.posterior.softmax import softmax_draws
+from gpn.core.priors.ard import ARDPrior
+from gpn.core.task import Task
 from gpn.estimators.active_learning import reduce_variance
 from gpn.estimators.base import Array, Estimator, NamedMethod, as_seed, loadable, to_numpy
 from gpn.estimators.chunks import in_chunks
+from gpn.estimators.closed_form.class_choice import choose_classes
+from gpn.estimators.closed_form.class_mean import FOLDS, ClassMean, check_class_mean
 from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.calibration import class_numbers
 from gpn.estimators.intervals.conformal import class_scores, conformal_quantile
+from gpn.estimators.thresholds import Fit
 from gpn.estimators.validation import weighted_rows
+from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.training.checkpoint import CheckpointLike
+from gpn.training.config import TrainConfig
+from gpn.training.progress import progress_bar
+from gpn.training.torch_state import one_thread
 
 MAX_CANDIDATES = 3000
-CHUNK_ROWS = 10_000
+CHUNK_ROWS = 1000  # so many have exact joint draws in closed form
 SCORE_DRAWS = 200
+MAX_ONE_THREAD_LABELS = 500
+STEPS = FOLDS + 4  # of a fit in closed form: priors, their scores, and a mean model
 
 
 class ClassPrediction(NamedTuple):
@@ -58,7 +73,8 @@ class Classifier(ClassifierMixin, Estimator):
     ) -> Self:
         """Learn from labeled rows, and from unlabeled rows like those to predict.
 
-        The options are those of `GPNRegressor.fit`.
+        The options are those of `GPNRegressor.fit`; in closed form unlabeled rows play no part in
+        the posterior.
         """
         X, y = self._validated(X, y, reset=True)
         check_classes(y)
@@ -107,8 +123,8 @@ class Classifier(ClassifierMixin, Estimator):
         """Which classes a row may have, ``(n, classes)``: `level` of new rows have theirs in it.
 
         It holds the classes with 1 − p ≤ q, q from 1 − p of the true classes of the calibration
-        rows. The columns are as in `classes_`. A set is empty where no class is as probable as
-        the true one usually is. Call `calibrate` first.
+        rows, and always the most probable class, so that no set is empty. The columns are as in
+        `classes_`. Call `calibrate` first.
         """
         check_is_fitted(self)
         require_level(level)
@@ -170,7 +186,9 @@ class Classifier(ClassifierMixin, Estimator):
     def _sets(self, probabilities: Array, level: float) -> NDArray[np.bool_]:
         assert self.calibration_scores_ is not None
         quantile = conformal_quantile(torch.from_numpy(self.calibration_scores_), level)
-        return 1 - probabilities <= to_numpy(quantile)
+        sets = 1 - probabilities <= to_numpy(quantile)
+        sets[np.arange(len(sets)), probabilities.argmax(1)] = True
+        return sets
 
 
 def check_classes(y: Array) -> None:
@@ -189,7 +207,91 @@ def check_classes(y: Array) -> None:
 
 @loadable
 class GPNClassifier(GPNOptions, Classifier):
-    """A Generative Posterior Network for classes; the options are those of `GPNRegressor`."""
+    """A Generative Posterior Network for classes.
+
+    Tables are fitted in closed form, by Laplace's approximation, unless a setting asks for a
+    network. mean: a scikit-learn classifier whose cross-fitted log-odds become input columns or
+    the prior's mean, whichever predicts left-out labels better, or neither; "auto" tries boosted
+    trees, None nothing. The other options are those of `GPNRegressor`.
+    """
+
+    mean_: ClassMean | None
+
+    def __init__(
+        self,
+        config: GPNConfig | None = None,
+        *,
+        mean: Any = "auto",
+        module: nn.Module | Trunk | None = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            config, module=module, device=device, random_state=random_state, verbose=verbose
+        )
+        self.mean = mean
+
+    def _is_closed_form(self, X: Array, *, has_pool: bool) -> bool:
+        """Unless rows are no table, or a setting asks for a network."""
+        config = self._config_with_module()
+        if X.ndim != 2 or config.generator == "closed-form" or config.needs_network:
+            return X.ndim == 2 and config.generator == "closed-form"
+        return config.prior is None or isinstance(config.prior, ARDPrior)
+
+    def _fit(
+        self,
+        X: Array,
+        y: Array,
+        X_unlabeled: Any,
+        *,
+        n_classes: int | None = None,
+        checkpoint: CheckpointLike = None,
+    ) -> None:
+        self.mean_ = None
+        check_class_mean(self.mean)
+        if not self._is_closed_form(X, has_pool=X_unlabeled is not None):
+            super()._fit(X, y, X_unlabeled, n_classes=n_classes, checkpoint=checkpoint)
+            return
+        assert n_classes is not None
+        seed, config = as_seed(check_random_state(self.random_state)), self._config()
+        self._scaled_pool(X, X_unlabeled)
+        x, labels = self._scaled(X), torch.from_numpy(y)
+        threads = one_thread() if len(x) <= MAX_ONE_THREAD_LABELS else nullcontext()
+        with threads, progress_bar("GPN", show=True if self.verbose else None) as on_progress:
+            steps = iter(range(1, STEPS + 1))
+
+            def on_step() -> None:
+                on_progress(next(steps), STEPS, {})
+
+            if config.prior is None:
+                found = choose_classes(X, x, labels, n_classes, self.mean, on_step)
+                self.mean_, x = found.mean, found.x
+                config = config.replace(prior=found.prior, temperature=found.temperature)
+            train = None if self.device == "auto" else TrainConfig(device=self.device)
+            method = GPN(config.replace(generator="closed-form", train=train))
+            task = Task(x, labels, n_classes=n_classes)
+            self.posterior_ = method.fit(task, rng=seed, progress=False)
+        fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
+        self._finish(fit, left_out_scores, np.arange(0))
+
+    def _scaled(self, X: Array) -> Tensor:
+        """Scaled rows, with the mean model's columns where there is one."""
+        x = super()._scaled(X)
+        if getattr(self, "mean_", None) is None:
+            return x
+        assert self.mean_ is not None
+        return torch.cat([x, torch.from_numpy(self.mean_.predict(X)).to(x)], dim=1)
+
+
+def left_out_scores(fit: Fit) -> Array:
+    """The variance of class probabilities at each label, given all others."""
+    assert isinstance(fit.posterior, GPNPosterior)
+    unseen = fit.posterior.fit_report.unseen
+    assert unseen is not None
+    chunks = zip(unseen.mean.split(CHUNK_ROWS), unseen.variance.split(CHUNK_ROWS), strict=True)
+    variances = [softmax_draws(*chunk).var(0).sum(1).cpu() for chunk in chunks]
+    return to_numpy(torch.cat(variances))
 
 
 @loadable

@@ -21,6 +21,7 @@ from sklearn.base import is_classifier
 from gpn.core.posterior.base import Posterior
 from gpn.core.task import Signature
 from gpn.estimators.base import ESTIMATORS
+from gpn.estimators.closed_form.class_mean import ClassMean
 from gpn.estimators.closed_form.mean import MeanModel
 from gpn.estimators.closed_form.networks import FoldNetworks
 from gpn.estimators.closed_form.trees import Trees
@@ -81,13 +82,20 @@ def _fields(model: Any) -> dict[str, Any]:
         "settings": settings and {name: encode(value) for name, value in settings.items()},
         "given": _options(model),
         "n_features": int(model.n_features_in_),
-        "mean_columns": 0 if getattr(model, "mean_", None) is None else model.n_targets_,
+        "mean_columns": _mean_columns(model),
         "features": None if names is None else [str(name) for name in names],
         "classes": None if classes is None else classes.tolist(),
         "dtype": None if classes is None else _dtype(classes),
         "targets": getattr(model, "n_targets_", None),
         "flat": getattr(model, "_flat", None),
     }
+
+
+def _mean_columns(model: Any) -> int:
+    """How many columns the mean model adds: one for each target or class."""
+    if getattr(model, "mean_", None) is None:
+        return 0
+    return len(model.classes_) if is_classifier(model) else model.n_targets_
 
 
 def _options(model: Any) -> dict[str, Any]:
@@ -132,11 +140,12 @@ def _arrays(model: Any) -> dict[str, NDArray[Any]]:
 
 def _mean_arrays(model: Any) -> dict[str, NDArray[Any]]:
     """The trees of the mean model, target by target, and how they are used."""
-    mean: MeanModel | None = getattr(model, "mean_", None)
+    mean: MeanModel | ClassMean | None = getattr(model, "mean_", None)
     if mean is None:
         return {}
     if mean.models:
-        kind = type(mean.models[0][0]).__name__
+        first = mean.models[0]
+        kind = type(first[0] if isinstance(first, tuple) else first).__name__
         raise TypeError(
             f"a model file holds numbers only, got a mean of your own, {kind}; use pickle or "
             "joblib, or mean='auto'."
@@ -189,6 +198,7 @@ def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> A
         model.feature_names_in_ = np.array(fields["features"], dtype=object)
     if signature.is_classification:
         model.classes_ = _classes(fields, signature)
+        _restore_class_mean(model, fields, signature, arrays)
     else:
         model.n_targets_, model._flat = fields["targets"], fields["flat"]
         model.y_scale_ = _scale("y_scale_", arrays, (signature.n_outputs,))
@@ -202,17 +212,36 @@ def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> A
     return model
 
 
+def _restore_class_mean(
+    model: Any, fields: dict[str, Any], signature: Signature, arrays: Arrays
+) -> None:
+    """`mean_`, where a file has one: trees of each class, or of two classes' log-odds."""
+    if fields.get("mean_columns", 0):
+        n_classes = signature.n_outputs
+        check(fields["mean_columns"] == n_classes, "a mean must have a column per class", fields)
+        numbers = range(1 if n_classes == 2 else n_classes)
+        trees = tuple(_trees(f"mean/{number}/", arrays, fields["n_features"]) for number in numbers)
+        model.mean_ = ClassMean(n_classes, trees=trees, as_mean=_as_mean(arrays))
+    elif hasattr(model, "mean"):
+        model.mean_ = None
+
+
+def _as_mean(arrays: Arrays) -> bool:
+    rule = "the mean must be used as a column or as a mean"
+    return bool(finite_array(rule, arrays["mean/as_mean"], (1,))[0])
+
+
 def _restore_mean_and_noise(
     model: Any, fields: dict[str, Any], signature: Signature, arrays: Arrays
 ) -> None:
     """`mean_` and `label_noise_`, where a file has them; the oldest files do not."""
     outputs, width = range(signature.n_outputs), fields["n_features"]
     if fields.get("mean_columns", 0):
-        rule = "the mean must be used as a column or as a mean"
-        as_mean = bool(finite_array(rule, arrays["mean/as_mean"], (1,))[0])
         trees = tuple(_trees(f"mean/{number}/", arrays, width) for number in outputs)
         networks, weights = _networks(arrays, width, signature.n_outputs)
-        model.mean_ = MeanModel(trees=trees, networks=networks, weights=weights, as_mean=as_mean)
+        model.mean_ = MeanModel(
+            trees=trees, networks=networks, weights=weights, as_mean=_as_mean(arrays)
+        )
     elif hasattr(model, "mean"):
         model.mean_ = None
     model.label_noise_ = None

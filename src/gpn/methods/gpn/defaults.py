@@ -170,12 +170,11 @@ def has_closed_form(config: GPNConfig, task: Task) -> bool:
             f"{len(config.prior.column_scales)}."
         )
     if config.generator != "closed-form":
-        return isinstance(config.prior, ARDPrior) and is_table_of_targets(config, task)
-    if task.is_classification or len(task.input_shape) != 1:
+        return isinstance(config.prior, ARDPrior) and is_table(config, task)
+    if len(task.input_shape) != 1:
         raise ValueError(
-            "generator='closed-form' needs targets of rows (n, d), got "
-            f"{'classes' if task.is_classification else 'targets'} of inputs {task.input_shape}; "
-            "use generator='auto'."
+            f"generator='closed-form' needs rows (n, d), got inputs {task.input_shape}; use "
+            "generator='auto'."
         )
     if config.prior is not None and not isinstance(config.prior, ARDPrior):
         raise ValueError(
@@ -185,9 +184,9 @@ def has_closed_form(config: GPNConfig, task: Task) -> bool:
     return True
 
 
-def is_table_of_targets(config: GPNConfig, task: Task) -> bool:
+def is_table(config: GPNConfig, task: Task) -> bool:
     """Whether nothing stands against the closed form: neither the task nor a setting."""
-    return not (task.is_classification or len(task.input_shape) != 1 or config.needs_network)
+    return not (len(task.input_shape) != 1 or config.needs_network)
 
 
 def preferred_dtype(n_labels: int, input_shape: tuple[int, ...]) -> torch.dtype:

@@ -13,8 +13,10 @@ from gpn.core.networks.trunks import MLPTrunk, ModuleTrunk, Trunk
 from gpn.core.posterior.base import MOMENT_DRAWS, FunctionBatch, Posterior, require_draws
 from gpn.core.posterior.finite_rows import deferred_check
 from gpn.core.posterior.gaussian import GaussianPosterior
+from gpn.core.posterior.softmax import softmax_moments
 from gpn.core.priors.ard import ARDPrior
 from gpn.core.priors.cholesky import cholesky
+from gpn.core.priors.laplace import laplace_root
 from gpn.core.task import Signature
 from gpn.core.types import Draws, Inputs, Outputs, Rng, as_generator, channels_last, normal
 from gpn.methods.gpn.config import GPNConfig, ResolvedConfig
@@ -112,12 +114,17 @@ def _restored_closed_form(
     """From landmarks and weights; the root is computed again where landmarks are the labels."""
     landmarks, weights = tensors["landmarks"].clone(), tensors["weights"].clone()
     assert isinstance(config.prior, ARDPrior)
-    is_exact = "root" not in tensors
-    if is_exact:
+    is_exact, precision = "root" not in tensors, tensors.get("precision")
+    if precision is not None:
+        precision = precision.clone()
+        root = laplace_root(config.prior.kernel(landmarks, landmarks), precision)
+    elif is_exact:
         root = exact_root(config.prior, landmarks, config.noise_std or 0.0)
     else:
         root = tensors["root"].clone()
-    generator = KernelGenerator(config.prior, landmarks, weights, root, is_exact=is_exact)
+    generator = KernelGenerator(
+        config.prior, landmarks, weights, root, is_exact=is_exact, precision=precision
+    )
     return ClosedFormPosterior(generator, signature, config, config.noise_std)
 
 
@@ -203,6 +210,12 @@ class ClosedFormPosterior(GaussianPosterior, GPNPosterior):
         matrix.diagonal().add_(SAMPLE_JITTER * float(matrix.diagonal().max()) + 1e-12)
         noise = normal((require_draws(n), len(rows), self.n_outputs), generator, rows)
         return self.generator.mean(rows) + cholesky(matrix, "the covariance at the rows") @ noise
+
+    @torch.no_grad()
+    def _class_moments(self, x: Any, n: int, rng: Rng) -> tuple[Outputs, Tensor]:
+        """E_z[p] and E_z[H[p]] of each row's Gaussian, by fixed draws."""
+        self._require_classes()
+        return softmax_moments(*self.moments(x))
 
     def tensors(self) -> dict[str, Tensor]:
         """Landmarks and weights; and the root of the reduction, where it is not theirs alone."""

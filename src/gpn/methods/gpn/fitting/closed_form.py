@@ -7,11 +7,17 @@ from torch import Tensor
 
 from gpn.core.priors.ard import ARDPrior
 from gpn.core.priors.ard_evidence import learn_ard_prior
+from gpn.core.priors.class_evidence import learn_class_prior
 from gpn.core.task import Task
 from gpn.core.types import as_generator
 from gpn.methods.gpn.config import GPNConfig
 from gpn.methods.gpn.fit_report import FitReport, UnseenLabels
 from gpn.methods.gpn.fitting.context import FitContext
+from gpn.methods.gpn.model.class_generator import (
+    condition_on_classes,
+    condition_on_classes_by_landmarks,
+    tempered,
+)
 from gpn.methods.gpn.model.kernel_generator import (
     FeatureSums,
     KernelGenerator,
@@ -25,10 +31,15 @@ LANDMARKS = 3000
 MAX_UNSEEN = 2000  # of many labels, so many are predicted before they are learnt
 MAX_LEFT_OUT = 8000  # and so many are left out one by one afterwards
 CHUNK_ROWS = 4096
+MAX_EXACT_CLASS_LABELS = 2000
+CLASS_LANDMARKS = 1000
+COLD = 0.1  # where the prior is by evidence: Laplace's Gaussian is too wide for logits
 
 
 def fit_closed_form(context: FitContext) -> ClosedFormPosterior:
     """The posterior given all labels, and how it predicts labels that it has not seen."""
+    if context.task.is_classification:
+        return _fit_classes(context)
     config, task = context.config, context.task.to(context.device, torch.float64)
     prior, noise_std = config.prior, config.noise_std
     at_edge: tuple[str, ...] = ()
@@ -88,3 +99,27 @@ def _with_landmarks(prior: ARDPrior, task: Task, noise_std: float) -> Fitted:
         explained_variance=sums.explained_variance(task.x_obs[unseen]),
     )
     return sums.generator(), report
+
+
+def _fit_classes(context: FitContext) -> ClosedFormPosterior:
+    """Logits given all labels, and those of each label given the others."""
+    config, task = context.config, context.task.to(context.device, torch.float64)
+    x, y, n_classes = task.x_obs, task.y_obs, task.n_outputs
+    prior, temperature = config.prior, config.temperature
+    if not isinstance(prior, ARDPrior):
+        mean = x.new_zeros(len(x), n_classes)
+        shared = learn_class_prior(x, y, mean, kind="shared")
+        temperature = temperature or COLD
+        prior = tempered(learn_class_prior(x, y, mean, start=shared), temperature)
+    temperature = temperature or 1.0
+    if len(x) <= MAX_EXACT_CLASS_LABELS:
+        found = condition_on_classes(prior, x, y, n_classes, temperature)
+    else:
+        order = torch.randperm(len(x), generator=as_generator(context.seeds)).to(x.device)
+        landmarks = x[order[:CLASS_LANDMARKS]]
+        found = condition_on_classes_by_landmarks(prior, x, y, n_classes, temperature, landmarks)
+    mean, variance = found.left_out_mean, found.left_out_variance[:, None]
+    rows = torch.arange(len(x), device=x.device)
+    report = FitReport(unseen=UnseenLabels(rows, mean, variance.expand_as(mean)))
+    settled = GPNConfig(generator="closed-form", prior=prior, temperature=temperature)
+    return ClosedFormPosterior(found.generator, task.signature, settled, None, report)

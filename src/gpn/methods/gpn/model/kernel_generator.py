@@ -49,10 +49,13 @@ class KernelGenerator(Generator):
         root: Square,
         *,
         is_exact: bool,
+        precision: Float[Tensor, "m"] | None = None,
     ) -> None:
         super().__init__()
         self.prior = prior
         self.is_exact = is_exact  # landmarks are the labels
+        if precision is not None:  # of each label, where they differ: labels of classes
+            self.precision = nn.Parameter(precision, requires_grad=False)
         self.landmarks = nn.Parameter(landmarks, requires_grad=False)
         self.weights = nn.Parameter(weights, requires_grad=False)
         self.root = nn.Parameter(root, requires_grad=False)
