@@ -153,7 +153,7 @@ def _mean_arrays(model: Any) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {"mean/as_mean": np.array([float(mean.as_mean)])}
     for number, trees in enumerate(mean.trees):
         arrays |= {f"mean/{number}/{name}": array for name, array in trees.arrays().items()}
-    if mean.networks is not None and mean.weights is not None:
+    if isinstance(mean, MeanModel) and mean.networks is not None and mean.weights is not None:
         arrays["mean/weights"] = mean.weights
         stored = mean.networks.arrays()
         arrays |= {f"mean/networks/{name}": array for name, array in stored.items()}
