@@ -25,6 +25,7 @@ from gpn.estimators.closed_form.mean import MeanModel
 from gpn.estimators.closed_form.trees import Trees
 from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.label_noise import LabelNoise
+from gpn.estimators.ood.detector import Detector
 from gpn.estimators.scaling import Scale
 from gpn.methods.gpn import GPNConfig
 from gpn.saving.encoding import decode, decode_settings, encode
@@ -126,7 +127,16 @@ def _arrays(model: Any) -> dict[str, NDArray[Any]]:
             arrays |= {f"{name}shift": scale.shift, f"{name}scale": scale.scale}
             if scale.bend is not None:
                 arrays[f"{name}bend"] = np.where(np.isfinite(scale.bend), scale.bend, 0.0)
-    return arrays | _mean_arrays(model) | _noise_arrays(model)
+    return arrays | _mean_arrays(model) | _noise_arrays(model) | _detector_arrays(model)
+
+
+def _detector_arrays(model: Any) -> dict[str, NDArray[Any]]:
+    """The detector of a table, and the prior's variance where rows are unknown."""
+    detector: Detector | None = model.detector_
+    if detector is None:
+        return {}
+    stored = {f"detector/{name}": array for name, array in detector.arrays().items()}
+    return stored | {"gate": np.array([model.gate_variance_])}
 
 
 def _mean_arrays(model: Any) -> dict[str, NDArray[Any]]:
@@ -190,11 +200,27 @@ def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> A
         _restore_mean_and_noise(model, fields, signature, arrays)
     is_table = len(signature.input_shape) == 1  # rows of other shapes have one scale for all
     model.x_scale_ = _scale("x_scale_", arrays, (fields["n_features"],) if is_table else ())
+    model.detector_, model.gate_variance_ = _detector(arrays, fields["n_features"])
     rule = "reference scores must be finite numbers"
     model.reference_scores_ = finite_array(rule, arrays["reference_scores"], (None,))
     n_outputs = 1 if signature.is_classification else signature.n_outputs
     model.calibration_scores_ = _calibration_scores(arrays.get("calibration"), n_outputs)
     return model
+
+
+def _detector(arrays: Arrays, width: int) -> tuple[Detector | None, float]:
+    """The detector and the gate's variance; files of older versions have none."""
+    if "gate" not in arrays:
+        return None, 1.0
+    rule = "the gate must have a positive variance"
+    variance = float(finite_array(rule, arrays["gate"], (1,))[0])
+    check(variance > 0, rule, variance)
+    stored = {
+        name.removeprefix("detector/"): array
+        for name, array in arrays.items()
+        if name.startswith("detector/")
+    }
+    return Detector.from_arrays(stored, width), variance
 
 
 def _restore_mean_and_noise(
