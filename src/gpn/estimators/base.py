@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -150,7 +151,7 @@ class Estimator(BaseEstimator):
         With a detector no label is held out for the threshold, some numbers for their noise only.
         """
         if self.detector_ is not None and task.is_classification:
-            return np.arange(len(X)), held_out
+            return np.arange(len(X)), partial(held_out, rows=np.arange(len(X)))
         classes = y if task.is_classification else None
         return choose_rule(groups_of(X, y), classes, state, has_loo=self._has_loo(task))
 

@@ -387,7 +387,7 @@ class GPNRegressor(GPNOptions, Regressor):
 
     config: all settings of a GPN; None chooses them from the data. Tables are fitted in closed
     form, with a scale for each column by marginal likelihood, unless a setting asks for a network.
-    Unlabeled rows then teach the detector which rows are unknown: there predictions are the prior's.
+    Unlabeled rows then teach the detector which rows are unknown, where the prior takes over.
     mean: a scikit-learn regressor whose cross-fitted predictions become an input column or the
     prior's mean, whichever predicts left-out labels better, or neither; "auto" tries boosted
     trees, None nothing. module: your own trunk, a torch module from rows to features, or one of

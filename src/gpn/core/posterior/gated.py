@@ -161,7 +161,7 @@ class GatedPosterior(Posterior):
 def half_width(
     share: Float[Tensor, "n 1"], variance: Outputs, other: Outputs, upper: float
 ) -> Outputs:
-    """Distance from the mean to the quantile `upper` of share · N(0, variance) + rest · N(0, other).
+    """From the mean to the quantile `upper` of share · N(0, variance) + rest · N(0, other).
 
     It lies between the quantiles of the two parts, and bisection finds it there.
     """

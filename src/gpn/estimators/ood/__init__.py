@@ -1,1 +1,1 @@
-"""How unlike the labeled rows of a table a row is: distances, synthetic outliers, and trees that join them."""
+"""How unlike the labeled rows of a table a new row is: distances, outliers, and their trees."""

@@ -97,7 +97,7 @@ class Distances:
         return -np.log(np.minimum(np.minimum(low, high) / (n + 1), 0.5))
 
     def _excess(self, rows: Rows, *, own: bool) -> Rows:
-        """How far each column lies outside the labels' range; an extreme label: outside the rest."""
+        """How far each column lies outside the range of the labels, or of the other labels."""
         low, high = self.ordered[0], self.ordered[-1]
         if own and len(self.labels) > 1:
             low = np.where(rows <= low, self.ordered[1], low)

@@ -48,5 +48,5 @@ def all_pushed(labels: Rows, count: int, rng: np.random.Generator) -> Rows:
 def _push(count: int, size: tuple[float, float], rng: np.random.Generator) -> Rows:
     """Up or down, by a size whose logarithm is uniform."""
     sign = rng.choice([-1.0, 1.0], count)
-    pushes: Rows = sign * np.exp(rng.uniform(*np.log(size), count))
+    pushes: Rows = sign * np.exp(rng.uniform(np.log(size[0]), np.log(size[1]), count))
     return pushes
