@@ -265,10 +265,10 @@ class Estimator(BaseEstimator):
 
         It is a quantile of the scores of labels that were left out of the fit of their detector,
         all of them; the share differs from data set to data set by √(fpr (1 − fpr)/n). Where fpr is
-        below 1/(n + 1), it is extrapolated, with a warning. Without a detector (images, and fewer
-        than eight labels) the scores are those of held-out labels, or of leave-one-out variances,
-        or of shorter fits without a third of the labels each; where none of these is possible, the
-        labels were learnt, and more new rows than `fpr` exceed the threshold.
+        below 1/(n + 1), it is extrapolated, far below with a warning. Without a detector (images,
+        and fewer than eight labels) the scores are those of held-out labels, of leave-one-out
+        variances, or of shorter fits without a third of the labels each; where none of these is
+        possible, the labels were learnt, and more new rows than `fpr` exceed the threshold.
         """
         check_is_fitted(self)
         if not 0 < fpr < 1:

@@ -88,11 +88,17 @@ def test_a_pool_never_hurts(name: str) -> None:
 
 
 def test_a_pool_of_other_rows_helps_to_see_them() -> None:
-    """A shift that is small for each column and for all distances together."""
-    shifted = np.concatenate([known_rows(300, 7)[:100], moved(2, 0.7)[:200]])
-    unseen = moved(2, 0.7)[200:]
-    with_pool = Detector.fit(LABELS, shifted, 0)
-    assert area(with_pool, unseen) > area(DETECTOR, unseen) + 0.01
+    """A part of a cluster that no label comes from, within the range of all distances."""
+    is_other = LABELS[:, 0] > np.quantile(LABELS[:, 0], 0.3)
+    rows = known_rows(900, 7)
+    labels, others = LABELS[is_other], rows[rows[:, 0] < np.quantile(LABELS[:, 0], 0.25)]
+    known = NEW[NEW[:, 0] > np.quantile(LABELS[:, 0], 0.3)]
+    pool = np.concatenate([rows[rows[:, 0] > np.quantile(LABELS[:, 0], 0.3)][:100], others[:100]])
+    areas = []
+    for unlabeled in (None, pool):
+        detector = Detector.fit(labels, unlabeled, 0)
+        areas.append(auc(detector.log_odds(known), detector.log_odds(others[100:])))
+    assert areas[1] > max(areas[0], 0.95)
 
 
 def test_arrays_restore_the_detector() -> None:

@@ -15,6 +15,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(150, 4))
 Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=150)
 FAR = X[:40] + np.array([0.0, 30.0, 0.0, 0.0])
+POOL = 2 * RNG.normal(size=(100, 4))
 SHORT = GPNConfig(train=TrainConfig(steps=30))
 
 
@@ -25,7 +26,7 @@ def regressor() -> GPNRegressor:
 
 @pytest.fixture(scope="module")
 def classifier() -> GPNClassifier:
-    return GPNClassifier(SHORT, random_state=0).fit(X, X[:, 0] > 0)
+    return GPNClassifier(SHORT, random_state=0).fit(X, X[:, 0] > 0, POOL)
 
 
 @pytest.mark.parametrize("name", ["regressor", "classifier"])
@@ -93,7 +94,7 @@ def test_wide_tables_with_a_pool_are_fitted_in_closed_form() -> None:
 
 
 def test_other_methods_share_the_detector_but_not_the_gate() -> None:
-    model = gpn.PosteriorRegressor("gp", random_state=0).fit(X[:60], Y[:60])
+    model = gpn.PosteriorRegressor("gp", random_state=0).fit(X[:60], Y[:60], POOL)
     assert model.is_ood(FAR).all()
     found = model.predict_distribution(X[:5])
     assert found.known is None

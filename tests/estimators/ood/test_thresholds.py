@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpn import GPNClassifier, GPNRegressor
+from gpn import GPNClassifier, GPNConfig, GPNRegressor, TrainConfig
 from gpn.estimators.ood.detector import Detector
 from gpn.estimators.ood.thresholds import (
     ExtrapolatedThresholdWarning,
@@ -22,9 +22,9 @@ def test_a_tail_that_is_exponential_keeps_the_promise_at_any_share(n: int, fpr: 
     assert np.mean(beyond) == pytest.approx(fpr, rel=0.25)
 
 
-@pytest.mark.parametrize(("n", "sets"), [(20, 30), (50, 20), (200, 8)])
+@pytest.mark.parametrize(("n", "sets"), [(20, 16), (50, 12), (200, 6)])
 def test_false_alarms_are_as_many_as_asked_for(n: int, sets: int) -> None:
-    """Over data sets of different kinds: 5 ± 2 % here, 5 ± 1 % with more of them."""
+    """Over data sets of different kinds: 5 ± 2.5 % here, 5 ± 1 % with more of them."""
     rates = []
     for seed in range(sets):
         rng = np.random.default_rng(seed)
@@ -33,8 +33,8 @@ def test_false_alarms_are_as_many_as_asked_for(n: int, sets: int) -> None:
         detector = Detector.fit(rows[:n], None, seed)
         limit = threshold_log_odds(detector.reference, 0.05)
         rates.append((detector.log_odds(rows[n:]) > limit).mean())
-    assert abs(np.mean(rates) - 0.05) < 0.02
-    assert np.std(rates) < 1.8 * false_alarm_std(n, 0.05)
+    assert abs(np.mean(rates) - 0.05) < 0.025
+    assert np.std(rates) < 2 * false_alarm_std(n, 0.05)
 
 
 def test_shares_that_labels_cannot_show_are_extrapolated_with_a_warning() -> None:
@@ -55,10 +55,6 @@ def test_all_labels_set_the_threshold_and_all_are_learnt() -> None:
 @pytest.mark.parametrize("kind", [GPNRegressor, GPNClassifier])
 def test_few_labels_have_no_detector(kind: type) -> None:
     x = RNG.normal(size=(6, 2))
-    model = kind(random_state=0)
-    if kind is GPNClassifier:
-        from gpn import GPNConfig, TrainConfig
-
-        model = kind(GPNConfig(train=TrainConfig(steps=3)), random_state=0)
-    assert model.fit(x, [0, 1, 0, 1, 0, 1]).detector_ is None
+    model = kind(GPNConfig(train=TrainConfig(steps=3)), random_state=0)
+    assert model.fit(x, [0, 1, 0, 1, 0, 1], 2 * x).detector_ is None
     assert np.isfinite(model.ood_score(x)).all()

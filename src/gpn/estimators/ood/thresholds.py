@@ -16,6 +16,7 @@ from gpn.core.warnings import GPNWarning, warn_caller
 Rows = NDArray[np.float64]
 
 MIN_TAIL, TAIL_SHARE = 5, 0.1
+LEAST_EXPECTED = 0.2  # of n + 1 known rows beyond the threshold
 
 
 class ExtrapolatedThresholdWarning(GPNWarning):
@@ -46,10 +47,10 @@ def extrapolated(ordered: Rows, fpr: float) -> float:
 
 
 def warn_of_extrapolation(n: int, fpr: float) -> None:
-    """Warn where a threshold rests on the tail rather than on the labels."""
-    if fpr * (n + 1) < 1:
+    """Warn where a threshold lies far beyond the labels' scores."""
+    if fpr * (n + 1) < LEAST_EXPECTED:
         warn_caller(
-            f"a share of false alarms must be at least 1/{n + 1} for {n} labels to show it, got "
+            f"a share of false alarms should be about 1/{n + 1} for {n} labels to show it, got "
             f"{fpr:g}; the threshold follows an exponential tail beyond their scores: use a "
             "larger fpr, or check it on more known rows.",
             ExtrapolatedThresholdWarning,
