@@ -235,14 +235,18 @@ class Estimator(BaseEstimator):
         """P(known | x) at scaled rows; 1 without a gate."""
         if self.detector_ is None or not self._has_gate:
             return torch.ones(len(x), device=x.device, dtype=torch.float64)
-        return torch.from_numpy(1 - self._scores(x)).to(x.device)
+        return torch.from_numpy(1 - self.detector_.doubt(self._log_odds(x))).to(x.device)
+
+    def _log_odds(self, x: Tensor) -> Array:
+        """The detector's log odds at scaled rows."""
+        assert self.detector_ is not None
+        return self.detector_.log_odds(to_numpy(x[:, : self.n_features_in_].double()))
 
     def _scores(self, x: Tensor) -> Array:
         """`ood_score` at scaled rows."""
         if self.detector_ is None:
             return self._ood_scores(self.posterior_, x)
-        rows = to_numpy(x[:, : self.n_features_in_].double())
-        return self.detector_.probability(self.detector_.log_odds(rows))
+        return self.detector_.probability(self._log_odds(x))
 
     @in_chunks
     def ood_score(self, X: Any) -> Array:

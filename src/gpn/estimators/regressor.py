@@ -192,11 +192,12 @@ class Regressor(RegressorMixin, Estimator):
         One by one they are `predict`, `predict_interval(X, level)`, `ood_score`, `is_ood(X, fpr)`.
         """
         x, limit = self._inputs(X), self.threshold(fpr)
-        score = None if self.detector_ is None else self._scores(x)
-        found = self._moments(x, score)
+        odds = None if self.detector_ is None else self._log_odds(x)
+        found = self._moments(x, odds)
         lower, upper = self._interval(x, level, found)
-        if score is None:
-            score = _variance_score(found.variance)
+        score = _variance_score(found.variance)
+        if self.detector_ is not None and odds is not None:
+            score = self.detector_.probability(odds)
         std = self._std(self._gated_variance(found))
         return Prediction(self._to_units(found.mean), std, lower, upper, score, score > limit)
 
@@ -217,13 +218,13 @@ class Regressor(RegressorMixin, Estimator):
         x = self._inputs(X)
         return self._distribution(x, self._moments(x))
 
-    def _moments(self, x: Tensor, scores: Array | None = None) -> RowMoments:
-        """Moments at scaled rows, whose OOD scores may be known already."""
+    def _moments(self, x: Tensor, log_odds: Array | None = None) -> RowMoments:
+        """Moments at scaled rows, whose log odds may be known already."""
         mean, variance = self.posterior_.moments(x)
-        if scores is None or not self._has_gate:
+        if log_odds is None or self.detector_ is None or not self._has_gate:
             known = self._known(x)
         else:
-            known = torch.from_numpy(1 - scores)
+            known = torch.from_numpy(1 - self.detector_.doubt(log_odds))
         return RowMoments(mean, variance, known[:, None].to(mean.device))
 
     def _prior_variance(self, variance: Outputs) -> Outputs:

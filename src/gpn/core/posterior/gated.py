@@ -59,7 +59,9 @@ class GatedPosterior(Posterior):
         return values
 
     def sample(self, x: Any, n: int = 100, rng: Rng = None) -> Draws:
-        """Joint draws at the rows of `x`, where the posterior has exact ones: with them."""
+        """Joint draws at the rows of `x`, with the posterior's exact ones where it has them."""
+        if type(self.inner).sample is Posterior.sample:
+            return super().sample(x, n, rng)
         rows, generator = self._rows(x), as_generator(rng, self.device)
         with torch.no_grad():
             inner = self.inner.sample(rows, n, generator)

@@ -42,6 +42,7 @@ OUTLIERS_PER_LABEL = 2
 OUTLIERS = 400, 3000
 CLIP = 1e-3  # of the trees' probabilities
 CAP = float(logit(1 - CLIP))
+TYPICAL = 0.8, 0.95  # quantiles of the labels' log odds between which the gate begins
 ASSUMED_SHARE = 0.1
 MAX_MEAN_DOUBT = 0.01
 FAR = np.log(3.0)  # log distance beyond the furthest label from which on a row is unknown
@@ -168,6 +169,13 @@ class Detector:
         """P(outlier | x) for the assumed share of outliers."""
         moved: Rows = expit(log_odds + logit(self.share))
         return moved
+
+    def doubt(self, log_odds: Rows) -> Rows:
+        """`probability`, but 0 where a row is as typical as four in five labels: for the gate."""
+        low, high = np.quantile(self.reference, TYPICAL)
+        beyond = (log_odds - low) / max(high - low, 1e-9)
+        doubts: Rows = np.clip(beyond, 0.0, 1.0) * self.probability(log_odds)
+        return doubts
 
     def arrays(self) -> dict[str, Array]:
         """Everything, by name; distances are computed again from the labels."""
