@@ -131,7 +131,7 @@ class Estimator(BaseEstimator):
         seed = as_seed(state)
         pool = self._scaled_pool(X, X_unlabeled)
         task = self._task(X, y, pool, n_classes, seed)
-        self._fit_detector(X, y, pool, seed)
+        self._fit_detector(X, pool, seed)
         rows, rule = self._rows_to_learn(X, y, task, state)
         learnt = task.subset(torch.from_numpy(rows))
         method = self._method(learnt)
@@ -155,14 +155,13 @@ class Estimator(BaseEstimator):
         classes = y if task.is_classification else None
         return choose_rule(groups_of(X, y), classes, state, has_loo=self._has_loo(task))
 
-    def _fit_detector(self, X: Array, y: Array, pool: Tensor | Pool | None, seed: int) -> None:
-        """Set `detector_`, from scaled rows of a table; copies by weight count once."""
+    def _fit_detector(self, X: Array, pool: Tensor | Pool | None, seed: int) -> None:
+        """Set `detector_`, from scaled rows of a table; copies of a row count once."""
         self.detector_, self.gate_variance_ = None, GATE_VARIANCE
         if X.ndim != 2:
             return
-        first = np.unique(groups_of(X, y), return_index=True)[1]
-        rows = to_numpy(Estimator._scaled(self, X))[first]
-        if len(np.unique(rows, axis=0)) >= MIN_LABELS:
+        rows = np.unique(to_numpy(Estimator._scaled(self, X)), axis=0)
+        if len(rows) >= MIN_LABELS:
             self.detector_ = Detector.fit(rows, some_pool_rows(pool, seed), seed)
 
     def _finish(self, fit: Fit, rule: ThresholdRule, unseen: Array) -> None:

@@ -168,7 +168,9 @@ def half_width(
     It lies between the quantiles of the two parts, and bisection finds it there.
     """
     wide = variance.double(), other.double()
-    narrow, broad = (part.sqrt() * torch.special.ndtri(torch.tensor(upper)) for part in wide)
+    narrow, broad = (
+        part.sqrt() * torch.special.ndtri(torch.tensor(upper, dtype=torch.float64)) for part in wide
+    )
     low, high = narrow.minimum(broad), narrow.maximum(broad)
     known = share.double()
     for _ in range(BISECTIONS):
