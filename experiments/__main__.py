@@ -14,6 +14,7 @@ from experiments.paper.context import RunContext
 from experiments.paper.plans import METHODS, PLANS
 from experiments.paper.table import tables
 from experiments.paper.tasks.images import CIFAR10_OOD
+from experiments.shifts import command as shifts_command
 from experiments.tables import command as tables_command
 from experiments.tables.methods.base import MissingPackage
 from gpn import TrainConfig, data
@@ -114,6 +115,7 @@ COMMANDS = {
         scalability.run_scalability(_context(options.task, options))
     ),
     "all": _all,
+    "shifts": shifts_command.execute,
     "tables": tables_command.execute,
     "classes": classes.execute,
 }
@@ -178,6 +180,9 @@ def _parser() -> argparse.ArgumentParser:
     grow = commands.add_parser("scalability", help="OOD AUC against training time")
     table = commands.add_parser("table", help="print a task's tables, from the result files")
     figure = commands.add_parser("figure", help="draw a figure, from the result files")
+    shifts_command.add_arguments(
+        commands.add_parser("shifts", help="known against shifted rows, against other detectors")
+    )
     tables_command.add_arguments(
         commands.add_parser("tables", help="twenty regression tables, against other methods")
     )

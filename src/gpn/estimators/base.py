@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,11 +16,22 @@ from torch import Tensor
 
 from gpn.core.pools.base import Pool, max_sampled_rows
 from gpn.core.posterior.base import Posterior
+from gpn.core.posterior.gated import GatedPosterior
 from gpn.core.task import Task, lazy_pool
 from gpn.core.types import as_generator
 from gpn.estimators.chunks import in_chunks
+from gpn.estimators.ood.detector import MIN_LABELS, Detector
+from gpn.estimators.ood.pool import some_pool_rows
+from gpn.estimators.ood.thresholds import threshold_log_odds, warn_of_extrapolation
 from gpn.estimators.scaling import Scale, scale_of_rows
-from gpn.estimators.thresholds import Fit, ThresholdRule, choose_rule, groups_of, threshold_of
+from gpn.estimators.thresholds import (
+    Fit,
+    ThresholdRule,
+    choose_rule,
+    groups_of,
+    held_out,
+    threshold_of,
+)
 from gpn.estimators.validation import (
     as_array,
     check_pool_type,
@@ -39,6 +51,7 @@ ESTIMATORS: dict[str, "type[Estimator]"] = {}  # the classes that a model file m
 # Double precision costs little in a task this small, and is kinder to its posterior.
 MAX_DOUBLE_LABELS = 1000
 MAX_DOUBLE_COLUMNS = 10
+GATE_VARIANCE = 4.0  # of logits where rows are unknown; numbers have their own
 
 
 def loadable(kind: E) -> E:
@@ -52,6 +65,7 @@ class Estimator(BaseEstimator):
 
     Attributes after `fit`
         posterior_: the fitted posterior, in scaled units. x_scale_: the scale of each column.
+        detector_: what scores rows of a table; None for images, and for fewer than eight labels.
         reference_scores_: sorted OOD scores of known rows, from which `threshold` is taken.
         calibration_scores_: sorted conformal scores ``(n, o)``, None until `calibrate`.
     """
@@ -60,6 +74,8 @@ class Estimator(BaseEstimator):
     verbose: bool
     posterior_: Posterior
     x_scale_: Scale
+    detector_: Detector | None
+    gate_variance_: float
     reference_scores_: Array
     calibration_scores_: Array | None
 
@@ -77,6 +93,11 @@ class Estimator(BaseEstimator):
         """The precision that the method prefers."""
         small = n_labels <= MAX_DOUBLE_LABELS and np.prod(input_shape) <= MAX_DOUBLE_COLUMNS
         return torch.float64 if small else torch.float32
+
+    @property
+    def _has_gate(self) -> bool:
+        """Whether predictions turn to the prior at rows that the detector does not know."""
+        return False
 
     def _has_loo(self, task: Task) -> bool:
         """Whether the fit reports leave-one-out variances at the labels, in closed form."""
@@ -108,10 +129,10 @@ class Estimator(BaseEstimator):
         """Fit the posterior, then score known rows that it did not learn from."""
         state = check_random_state(self.random_state)
         seed = as_seed(state)
-        task = self._task(X, y, X_unlabeled, n_classes, seed)
-        classes = None if n_classes is None else y
-        has_loo = self._has_loo(task)
-        rows, rule = choose_rule(groups_of(X, y), classes, state, has_loo=has_loo)
+        pool = self._scaled_pool(X, X_unlabeled)
+        task = self._task(X, y, pool, n_classes, seed)
+        self._fit_detector(X, pool, seed)
+        rows, rule = self._rows_to_learn(X, y, task, state)
         learnt = task.subset(torch.from_numpy(rows))
         method = self._method(learnt)
         options: dict[str, Any] = {"rng": seed, "progress": True if self.verbose else None}
@@ -122,14 +143,39 @@ class Estimator(BaseEstimator):
         fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
         self._finish(fit, rule, np.setdiff1d(np.arange(len(task.x_obs)), rows))
 
+    def _rows_to_learn(
+        self, X: Array, y: Array, task: Task, state: np.random.RandomState
+    ) -> tuple[Array, ThresholdRule]:
+        """The labels that the posterior learns from, and the rule for the threshold.
+
+        With a detector no label is held out for the threshold, some numbers for their noise only.
+        """
+        if self.detector_ is not None and task.is_classification:
+            return np.arange(len(X)), partial(held_out, rows=np.arange(len(X)))
+        classes = y if task.is_classification else None
+        return choose_rule(groups_of(X, y), classes, state, has_loo=self._has_loo(task))
+
+    def _fit_detector(self, X: Array, pool: Tensor | Pool | None, seed: int) -> None:
+        """Set `detector_`, from scaled rows of a table; copies of a row count once."""
+        self.detector_, self.gate_variance_ = None, GATE_VARIANCE
+        if X.ndim != 2:
+            return
+        rows = np.unique(to_numpy(Estimator._scaled(self, X)), axis=0)
+        if len(rows) >= MIN_LABELS:
+            self.detector_ = Detector.fit(rows, some_pool_rows(pool, seed), seed)
+
     def _finish(self, fit: Fit, rule: ThresholdRule, unseen: Array) -> None:
         """Score known rows; `unseen` are the labels that the fit did not learn from."""
-        self.reference_scores_ = np.sort(rule(fit))
+        if self.detector_ is None:
+            self.reference_scores_ = np.sort(rule(fit))
+        else:
+            self.reference_scores_ = self.detector_.probability(self.detector_.reference)
         self.calibration_scores_ = None
 
-    def _task(self, X: Array, y: Array, X_unlabeled: Any, n_classes: int | None, seed: int) -> Task:
+    def _task(
+        self, X: Array, y: Array, pool: Tensor | Pool | None, n_classes: int | None, seed: int
+    ) -> Task:
         """Labels and unlabeled rows, scaled."""
-        pool = self._scaled_pool(X, X_unlabeled)
         dtype = self._dtype(len(X), X.shape[1:])
         x = self._scaled(X).to(dtype)
         unlabeled = synthetic_pool(x, seed) if pool is None else pool.to(x.device, dtype)
@@ -177,11 +223,40 @@ class Estimator(BaseEstimator):
         """Scaled rows in torch's memory: the alignment of numpy's changes the last digit."""
         return torch.tensor(self.x_scale_.apply(np.asarray(X, np.float64)))
 
+    @property
+    def _posterior(self) -> Posterior:
+        """The posterior of predictions: the prior's where the detector knows no such rows."""
+        if self.detector_ is None or not self._has_gate:
+            return self.posterior_
+        return GatedPosterior(self.posterior_, self._known, self.gate_variance_)
+
+    def _known(self, x: Tensor) -> Tensor:
+        """P(known | x) at scaled rows; 1 without a gate."""
+        if self.detector_ is None or not self._has_gate:
+            return torch.ones(len(x), device=x.device, dtype=torch.float64)
+        return torch.from_numpy(1 - self.detector_.doubt(self._log_odds(x))).to(x.device)
+
+    def _log_odds(self, x: Tensor) -> Array:
+        """The detector's log odds at scaled rows."""
+        assert self.detector_ is not None
+        return self.detector_.log_odds(to_numpy(x[:, : self.n_features_in_].double()))
+
+    def _scores(self, x: Tensor) -> Array:
+        """`ood_score` at scaled rows."""
+        if self.detector_ is None:
+            return self._ood_scores(self.posterior_, x)
+        return self.detector_.probability(self._log_odds(x))
+
     @in_chunks
     def ood_score(self, X: Any) -> Array:
-        """How unknown each row is: larger is more unknown."""
-        x = self._inputs(X)
-        return self._ood_scores(self.posterior_, x)
+        """How unlike the labeled rows each row is: larger is more unlike.
+
+        For tables it is the probability that a row is an outlier, if about a tenth of all rows
+        were: 1 − 1/distance far away, so that rows keep their order up to distances of 10¹⁵. For
+        images, and for fewer than eight labels, it is the posterior's deviation (of classes: the
+        variance of probabilities).
+        """
+        return self._scores(self._inputs(X))
 
     @in_chunks
     def is_ood(self, X: Any, fpr: float = 0.05) -> NDArray[np.bool_]:
@@ -191,17 +266,22 @@ class Estimator(BaseEstimator):
     def threshold(self, fpr: float = 0.05) -> float:
         """The score that at most a share `fpr` of new known rows exceeds, on average over fits.
 
-        It is a quantile of the scores of labels that the fit did not see. In closed form each label
-        is left out in turn. Otherwise, with fifty different labels or more, some are held out. With
-        fewer, all are used: by leave-one-out variances where these have a closed form, and for
-        classes by three shorter fits without a third of the labels each. Where neither is possible
-        (regression without the closed form, or fewer than six labels of classes that have two), the
-        labels were learnt, and more new rows than `fpr` exceed the threshold.
+        It is a quantile of the scores of labels that were left out of the fit of their detector,
+        all of them; the share differs from data set to data set by √(fpr (1 − fpr)/n). Where fpr is
+        below 1/(n + 1), it is extrapolated, far below with a warning. Without a detector (images,
+        and fewer than eight labels) the scores are those of held-out labels, of leave-one-out
+        variances, or of shorter fits without a third of the labels each; where none of these is
+        possible, the labels were learnt, and more new rows than `fpr` exceed the threshold.
         """
         check_is_fitted(self)
         if not 0 < fpr < 1:
             raise ValueError(f"fpr must lie strictly between 0 and 1, got {fpr}; try 0.05.")
-        return threshold_of(self.reference_scores_, fpr)
+        detector = getattr(self, "detector_", None)
+        if detector is None:
+            return threshold_of(self.reference_scores_, fpr)
+        warn_of_extrapolation(len(detector.reference), fpr)
+        limit = np.array([threshold_log_odds(detector.reference, fpr)])
+        return float(detector.probability(limit)[0])
 
     def functions(self, n: int = 1, random_state: Any = 0) -> Callable[[Any], Array]:
         """`n` fixed functions: call the result on any rows, also chunk by chunk.
@@ -210,11 +290,11 @@ class Estimator(BaseEstimator):
         values whatever other rows are in the call, also under an exact GP (`gpn.methods.gp`).
         """
         check_is_fitted(self)
-        values = self.posterior_.draw_many(n, as_seed(random_state))
+        values = self._posterior.draw_many(n, as_seed(random_state))
         return lambda X: self._to_samples(values(self._inputs(X)).cpu().double())
 
     def _draws(self, x: Tensor, n: int, seed: int) -> Tensor:
-        return self.posterior_.sample(x, n, rng=seed).cpu().double()
+        return self._posterior.sample(x, n, rng=seed).cpu().double()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole model to one file, for `gpn.load`."""

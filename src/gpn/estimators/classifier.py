@@ -143,7 +143,7 @@ class Classifier(ClassifierMixin, Estimator):
         `ood_score` and `is_ood(X, fpr)`.
         """
         x, limit = self._inputs(X), self.threshold(fpr)
-        p, score = self._probabilities(x), self._ood_scores(self.posterior_, x)
+        p, score = self._probabilities(x), self._scores(x)
         sets = None if self.calibration_scores_ is None else self._sets(p, level)
         label = self.classes_[p.argmax(1)]
         return ClassPrediction(label, p, entr(p).sum(1), sets, score, score > limit)
@@ -156,7 +156,7 @@ class Classifier(ClassifierMixin, Estimator):
     def entropy(self, X: Any) -> Array:
         """The entropy of `predict_proba`, in nats."""
         x = self._inputs(X)
-        return to_numpy(self.posterior_.entropy(x).double())
+        return to_numpy(self._posterior.entropy(x).double())
 
     def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
         """The numbers of the `n` rows whose classes would leave the least variance in the pool.
@@ -166,7 +166,7 @@ class Classifier(ClassifierMixin, Estimator):
         x = self._inputs(X_pool)
         scores = self.posterior_.mutual_information(x).cpu()
         rows = scores.topk(min(len(scores), max(MAX_CANDIDATES, n))).indices.sort().values
-        p = self._draws(x[rows], SCORE_DRAWS, 0).softmax(-1)
+        p = self.posterior_.sample(x[rows], SCORE_DRAWS, rng=0).cpu().double().softmax(-1)
         noise = float((p.mean(0) * (1 - p.mean(0))).mean())
         return to_numpy(rows[reduce_variance(sample_covariance_root(p), n, noise)])
 
@@ -180,7 +180,7 @@ class Classifier(ClassifierMixin, Estimator):
         return np.moveaxis(to_numpy(draws.softmax(-1)), 0, -1)
 
     def _probabilities(self, x: Tensor) -> Array:
-        p = to_numpy(self.posterior_.probabilities(x).double())
+        p = to_numpy(self._posterior.probabilities(x).double())
         return p / p.sum(1, keepdims=True)
 
     def _sets(self, probabilities: Array, level: float) -> NDArray[np.bool_]:

@@ -81,6 +81,10 @@ class GPNOptions(Estimator):
         """A frozen module expects the units that it was trained with: its rows are not scaled."""
         return not self._config_with_module().is_frozen
 
+    @property
+    def _has_gate(self) -> bool:
+        return True
+
     def _dtype(self, n_labels: int, input_shape: tuple[int, ...]) -> torch.dtype:
         return preferred_dtype(n_labels, input_shape)
 

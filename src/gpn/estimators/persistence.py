@@ -27,6 +27,7 @@ from gpn.estimators.closed_form.networks import FoldNetworks
 from gpn.estimators.closed_form.trees import Trees
 from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.label_noise import LabelNoise
+from gpn.estimators.ood.detector import Detector
 from gpn.estimators.scaling import Scale
 from gpn.methods.gpn import GPNConfig
 from gpn.saving.encoding import decode, decode_settings, encode
@@ -135,7 +136,16 @@ def _arrays(model: Any) -> dict[str, NDArray[Any]]:
             arrays |= {f"{name}shift": scale.shift, f"{name}scale": scale.scale}
             if scale.bend is not None:
                 arrays[f"{name}bend"] = np.where(np.isfinite(scale.bend), scale.bend, 0.0)
-    return arrays | _mean_arrays(model) | _noise_arrays(model)
+    return arrays | _mean_arrays(model) | _noise_arrays(model) | _detector_arrays(model)
+
+
+def _detector_arrays(model: Any) -> dict[str, NDArray[Any]]:
+    """The detector of a table, and the prior's variance where rows are unknown."""
+    detector: Detector | None = model.detector_
+    if detector is None:
+        return {}
+    stored = {f"detector/{name}": array for name, array in detector.arrays().items()}
+    return stored | {"gate": np.array([model.gate_variance_])}
 
 
 def _mean_arrays(model: Any) -> dict[str, NDArray[Any]]:
@@ -205,6 +215,7 @@ def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> A
         _restore_mean_and_noise(model, fields, signature, arrays)
     is_table = len(signature.input_shape) == 1  # rows of other shapes have one scale for all
     model.x_scale_ = _scale("x_scale_", arrays, (fields["n_features"],) if is_table else ())
+    model.detector_, model.gate_variance_ = _detector(arrays, fields["n_features"])
     rule = "reference scores must be finite numbers"
     model.reference_scores_ = finite_array(rule, arrays["reference_scores"], (None,))
     n_outputs = 1 if signature.is_classification else signature.n_outputs
@@ -229,6 +240,21 @@ def _restore_class_mean(
 def _as_mean(arrays: Arrays) -> bool:
     rule = "the mean must be used as a column or as a mean"
     return bool(finite_array(rule, arrays["mean/as_mean"], (1,))[0])
+
+
+def _detector(arrays: Arrays, width: int) -> tuple[Detector | None, float]:
+    """The detector and the gate's variance; files of older versions have none."""
+    if "gate" not in arrays:
+        return None, 1.0
+    rule = "the gate must have a positive variance"
+    variance = float(finite_array(rule, arrays["gate"], (1,))[0])
+    check(variance > 0, rule, variance)
+    stored = {
+        name.removeprefix("detector/"): array
+        for name, array in arrays.items()
+        if name.startswith("detector/")
+    }
+    return Detector.from_arrays(stored, width), variance
 
 
 def _restore_mean_and_noise(

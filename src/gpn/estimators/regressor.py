@@ -39,8 +39,6 @@ from gpn.estimators.scaling import Scale, warn_of_target_sentinels
 from gpn.estimators.thresholds import Fit, ThresholdRule, unseen_labels
 from gpn.estimators.validation import weighted_rows
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
-from gpn.methods.gpn.defaults import MAX_FEW_INPUTS
-from gpn.methods.gpn.defaults import MAX_WIDE_CONDITIONED_LABELS as MAX_EXACT_LABELS
 from gpn.methods.gpn.fit_report import FitReport, UnseenLabels
 from gpn.training.checkpoint import CheckpointLike
 from gpn.training.config import TrainConfig
@@ -50,11 +48,21 @@ from gpn.training.torch_state import one_thread
 MAX_CANDIDATES = 20_000
 ROOT_DRAWS = 200
 MIN_NOISE_LABELS = 10
+MAX_PRIOR_ROWS = 200
+MAX_PRIOR_VARIANCE = 4.0
 MAX_ONE_THREAD_LABELS = 500
 STEPS = FOLDS + 3  # of a fit in closed form: three priors, and the folds of a mean model
 NUMERIC = {"y_numeric": True, "multi_output": True}  # checks of y
 
 Moments = tuple[Outputs, Outputs]
+
+
+class RowMoments(NamedTuple):
+    """What the posterior says of rows before the gate, and P(known | x) ``(n, 1)``."""
+
+    mean: Outputs
+    variance: Outputs
+    known: Tensor
 
 
 class OneValueWarning(GPNWarning):
@@ -151,7 +159,7 @@ class Regressor(RegressorMixin, Estimator):
         if not return_cov:
             return self._mean(X)
         x = self._inputs(X)
-        covariance = np.moveaxis(to_numpy(self.posterior_.covariance(x)), 0, -1)
+        covariance = np.moveaxis(to_numpy(self._posterior.covariance(x)), 0, -1)
         variances = covariance * self.y_scale_.scale**2
         return self._to_units(self.posterior_.mean(x)), self._without_axis(variances)
 
@@ -163,8 +171,8 @@ class Regressor(RegressorMixin, Estimator):
     @in_chunks
     def _mean_and_std(self, X: Any) -> tuple[Array, Array]:
         x = self._inputs(X)
-        mean, variance = self.posterior_.moments(x)
-        return self._to_units(mean), self._std(variance)
+        found = self._moments(x)
+        return self._to_units(found.mean), self._std(self._gated_variance(found))
 
     @in_chunks
     def predict_interval(
@@ -184,12 +192,14 @@ class Regressor(RegressorMixin, Estimator):
         One by one they are `predict`, `predict_interval(X, level)`, `ood_score`, `is_ood(X, fpr)`.
         """
         x, limit = self._inputs(X), self.threshold(fpr)
-        mean, variance = self.posterior_.moments(x)
-        lower, upper = self._interval(x, level, (mean, variance))
-        score = _variance_score(variance)
-        return Prediction(
-            self._to_units(mean), self._std(variance), lower, upper, score, score > limit
-        )
+        odds = None if self.detector_ is None else self._log_odds(x)
+        found = self._moments(x, odds)
+        lower, upper = self._interval(x, level, found)
+        score = _variance_score(found.variance)
+        if self.detector_ is not None and odds is not None:
+            score = self.detector_.probability(odds)
+        std = self._std(self._gated_variance(found))
+        return Prediction(self._to_units(found.mean), std, lower, upper, score, score > limit)
 
     @in_chunks
     def predict_quantiles(self, X: Any, q: Any) -> Array:
@@ -206,11 +216,31 @@ class Regressor(RegressorMixin, Estimator):
     def predict_distribution(self, X: Any) -> LabelDistribution:
         """The distribution of a new label at each row: its mean, std, pdf, cdf, ppf, rvs, crps."""
         x = self._inputs(X)
-        return self._distribution(x, *self.posterior_.moments(x))
+        return self._distribution(x, self._moments(x))
 
-    def _distribution(self, x: Tensor, mean: Outputs, variance: Outputs) -> LabelDistribution:
+    def _moments(self, x: Tensor, log_odds: Array | None = None) -> RowMoments:
+        """Moments at scaled rows, whose log odds may be known already."""
+        mean, variance = self.posterior_.moments(x)
+        if log_odds is None or self.detector_ is None or not self._has_gate:
+            known = self._known(x)
+        else:
+            known = torch.from_numpy(1 - self.detector_.doubt(log_odds))
+        return RowMoments(mean, variance, known[:, None].to(mean.device))
+
+    def _prior_variance(self, variance: Outputs) -> Outputs:
+        """v₀ of unknown rows: never less than the posterior's own variance."""
+        return variance.clamp_min(self.gate_variance_)
+
+    def _gated_variance(self, found: RowMoments) -> Outputs:
+        """s v + (1 − s) v₀, the function's variance."""
+        if self.detector_ is None or not self._has_gate:
+            return found.variance
+        prior = self._prior_variance(found.variance)
+        return found.variance + (1 - found.known).to(prior) * (prior - found.variance)
+
+    def _distribution(self, x: Tensor, found: RowMoments) -> LabelDistribution:
         """The same at scaled rows, in the units of the data."""
-        variances = to_numpy(variance.double())
+        variances = to_numpy(found.variance.double())
         noise = self.label_noise_
         if noise is None:
             known = LabelNoise((self.posterior_.noise_std or 0.0) ** 2)
@@ -219,45 +249,51 @@ class Regressor(RegressorMixin, Estimator):
         rows = to_numpy(x.double())
         scale = np.stack([each.scale(rows, column) for each, column in columns], axis=1)
         freedom = np.broadcast_to([each.freedom for each in noise], scale.shape)
-        location = self._to_units(mean.double())
-        parts = scale * self.y_scale_.scale, freedom
+        location = self._to_units(found.mean.double())
+        parts = [scale * self.y_scale_.scale, freedom]
+        if self.detector_ is not None and self._has_gate:
+            noises = np.array([each.noise_variance for each in noise])
+            other = np.sqrt(to_numpy(self._prior_variance(found.variance.double())) + noises)
+            parts.append(np.broadcast_to(to_numpy(found.known.double()), scale.shape))
+            parts.append(np.maximum(other, scale) * self.y_scale_.scale)
         return LabelDistribution(location, *(self._without_axis(part) for part in parts))
 
     def _interval(
         self,
         x: Tensor,
         level: float,
-        moments: Moments | None = None,
+        moments: RowMoments | None = None,
         *,
         observation_noise: bool | None = None,
     ) -> tuple[Array, Array]:
         """`predict_interval` at scaled rows, whose moments may be known already."""
-        posterior = self.posterior_
+        posterior = self._posterior
         knows_noise = posterior.noise_std is not None or self.label_noise_ is not None
         of_label = knows_noise if observation_noise is None else observation_noise
         if self.calibration_scores_ is not None and observation_noise is not False:
             mean, std = self._label_moments(x, moments)
             low, high = calibrated_interval(mean, std, self.calibration_scores_, level)
         elif of_label and self.label_noise_ is not None:
-            found = self._distribution(x, *(moments or posterior.moments(x)))
-            return found.interval(level)
+            return self._distribution(x, moments or self._moments(x)).interval(level)
         elif moments is not None and isinstance(posterior, GaussianPosterior):
-            low, high = posterior.interval_of(*moments, level, observation_noise=of_label)
+            low, high = posterior.interval_of(*moments[:2], level, observation_noise=of_label)
         else:
             low, high = posterior.interval(x, level, observation_noise=of_label)
         return self._to_units(low), self._to_units(high)
 
-    def _label_moments(self, x: Tensor, moments: Moments | None = None) -> Moments:
+    def _label_moments(self, x: Tensor, moments: RowMoments | None = None) -> Moments:
         """Mean and scale of a label at scaled rows, in scaled units."""
-        mean, variance = moments or self.posterior_.moments(x)
+        found = moments or self._moments(x)
+        mean = found.mean
         if self.label_noise_ is None:
-            return label_moments(mean, variance, self.posterior_.noise_std)
-        scale = self._distribution(x, mean, variance).scale.reshape(len(x), -1)
+            return label_moments(mean, self._gated_variance(found), self.posterior_.noise_std)
+        scale = self._distribution(x, found).width().reshape(len(x), -1)
         scaled = torch.from_numpy(scale / self.y_scale_.scale).clamp_min(MIN_STD)
         return mean.double(), scaled.to(mean.device)
 
     def _finish(self, fit: Fit, rule: ThresholdRule, unseen: Array) -> None:
         super()._finish(fit, rule, unseen)
+        self.gate_variance_ = prior_variance(self.posterior_, fit.task.x_obs)
         self.label_noise_ = None
         found = others = None
         if len(unseen):
@@ -325,6 +361,19 @@ def _residuals(task: Task, found: UnseenLabels) -> list[Residuals]:
     return [Residuals(x, *columns) for columns in zip(gaps.T, variances.T, strict=True)]
 
 
+def prior_variance(posterior: Posterior, x: Tensor) -> float:
+    """The prior's variance at labeled rows, in units of the labels' variance: from 1 to 4.
+
+    Labels say how large values are: a prior that is wider has its scale from their slopes.
+    """
+    prior = getattr(getattr(posterior, "config", None), "prior", None)
+    if not isinstance(prior, ARDPrior):
+        return 1.0
+    rows = x[:MAX_PRIOR_ROWS].double()
+    found = float(prior.kernel(rows, rows).diagonal().median())
+    return min(max(found, 1.0), MAX_PRIOR_VARIANCE)
+
+
 def _variance_score(variance: Outputs) -> Array:
     """The square root of the variance summed over targets: the OOD score."""
     return to_numpy(variance.double().sum(1).sqrt())
@@ -348,8 +397,8 @@ class GPNRegressor(GPNOptions, Regressor):
     """A Generative Posterior Network for numbers.
 
     config: all settings of a GPN; None chooses them from the data. Tables are fitted in closed
-    form, with a scale for each column by marginal likelihood, unless a setting asks for a network,
-    or a wide table with many labels has unlabeled rows, from which a network learns its flags.
+    form, with a scale for each column by marginal likelihood, unless a setting asks for a network.
+    Unlabeled rows then teach the detector which rows are unknown, where the prior takes over.
     mean: a scikit-learn regressor whose cross-fitted predictions become an input column or the
     prior's mean, whichever predicts left-out labels better, or neither; "auto" tries boosted
     trees, None nothing. module: your own trunk, a torch module from rows to features, or one of
@@ -379,8 +428,7 @@ class GPNRegressor(GPNOptions, Regressor):
         self.mean = mean
 
     def _is_closed_form(self, X: Array, *, has_pool: bool) -> bool:
-        """Unless a setting or weights of rows ask for a network, or the pool takes part in the
-        posterior: that of wide tables with many labels, whose flags learn from it."""
+        """For tables, unless a setting or weights of rows ask for a network."""
         config = self._config_with_module()
         if X.ndim != 2:
             return False
@@ -388,10 +436,7 @@ class GPNRegressor(GPNOptions, Regressor):
             return True
         if config.needs_network or self._has_copies:
             return False
-        if config.prior is not None:
-            return isinstance(config.prior, ARDPrior)
-        few_columns, few_labels = X.shape[1] <= MAX_FEW_INPUTS, len(X) <= MAX_EXACT_LABELS
-        return not has_pool or few_columns or few_labels
+        return config.prior is None or isinstance(config.prior, ARDPrior)
 
     def _fit(
         self,
@@ -408,7 +453,8 @@ class GPNRegressor(GPNOptions, Regressor):
             super()._fit(X, y, X_unlabeled, checkpoint=checkpoint)
             return
         seed, config = as_seed(check_random_state(self.random_state)), self._config()
-        self._scaled_pool(X, X_unlabeled)
+        pool = self._scaled_pool(X, X_unlabeled)
+        self._fit_detector(X, pool, seed)
         x, targets = self._scaled(X), torch.from_numpy(y)
         threads = one_thread() if len(x) <= MAX_ONE_THREAD_LABELS else nullcontext()
         with threads, progress_bar("GPN", show=True if self.verbose else None) as on_progress:

@@ -6,6 +6,8 @@ from importlib.metadata import version
 from typing import Any
 
 from gpn.core.config import Config
+from gpn.estimators.ood.pool import PoolOdds
+from gpn.estimators.ood.thresholds import false_alarm_std
 from gpn.methods.registry import name_of
 from gpn.report.measure import noise_std_of
 from gpn.tables.model import TableModel
@@ -54,12 +56,24 @@ def _lines(model: TableModel) -> Iterator[tuple[str, str]]:
         synthetic = "none given; synthetic rows were drawn around the labeled ones"
         yield "labeled rows", f"{record.labeled:,}"
         yield "unlabeled rows", synthetic if record.unlabeled is None else f"{record.unlabeled:,}"
-    yield "known rows that set the threshold", f"{len(estimator.reference_scores_):,}"
+    n_known = len(estimator.reference_scores_)
+    yield "known rows that set the threshold", f"{n_known:,}"
+    error = 100 * false_alarm_std(n_known, 0.05)
+    yield "false alarms at the usual threshold", f"5 % ± {error:.1f} % from data set to data set"
+    if estimator.detector_ is not None and record is not None and record.unlabeled is not None:
+        yield "unlabeled rows in the detector", pool_sentence(estimator.detector_.pool)
     calibration = estimator.calibration_scores_
     what = "sets of classes" if model.is_classifier else "intervals"
     yield f"{what} calibrated by", "none" if calibration is None else f"{len(calibration):,} rows"
     if not model.is_classifier and posterior.noise_std is not None:
         yield "noise of labels (standard deviation)", f"{noise_std_of(estimator):.4g}"
+
+
+def pool_sentence(pool: PoolOdds | None) -> str:
+    """Whether the detector uses the unlabeled rows."""
+    if pool is None:
+        return "ignored: they cannot be told from the labeled ones, or are too few"
+    return f"told from labeled ones with an AUC of {pool.auc:.3f}"
 
 
 def settings(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

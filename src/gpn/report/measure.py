@@ -42,7 +42,7 @@ def pit(estimator: Any, x: Array, y: Array) -> Array:
         found = estimator.predict_distribution(x)
         if scores is None:
             return found.cdf(y)
-        z = (y - found.location) / np.maximum(found.scale, np.finfo(float).tiny)
+        z = (y - found.location) / np.maximum(found.width(), np.finfo(float).tiny)
         level = np.searchsorted(scores[:, 0], np.abs(z)) / (len(scores) + 1)
         return 0.5 + 0.5 * np.sign(z) * level
     chunks = [slice(start, start + CHUNK_ROWS) for start in range(0, len(x), CHUNK_ROWS)]

@@ -128,7 +128,7 @@ def classifier() -> Any:
 def test_the_interval_of_the_function_is_not_calibrated(regressor: Any) -> None:
     x, _ = numbers(np.random.default_rng(3), 20)
     ends = regressor.predict_interval(x, observation_noise=False)
-    plain = regressor.posterior_.interval(regressor.x_scale_.apply(x))
+    plain = regressor._posterior.interval(regressor.x_scale_.apply(x))
     np.testing.assert_allclose(ends[0], regressor.y_scale_.undo(plain[0].numpy())[:, 0])
     both = [regressor.predict_interval(x, observation_noise=on) for on in (True, None)]
     np.testing.assert_array_equal(*both)

@@ -1,6 +1,7 @@
-"""Boosted trees as plain arrays: what scikit-learn fitted, without its objects.
+"""Trees as plain arrays: what scikit-learn fitted, without its objects.
 
-A model file holds numbers only, so that the trees of a mean or of a noise are stored as numbers.
+A model file holds numbers only, so that the trees of a mean, of a noise or of a detector are stored
+as numbers.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
 
 Array = NDArray[Any]
 Boosting: TypeAlias = HistGradientBoostingRegressor | HistGradientBoostingClassifier
@@ -53,6 +58,26 @@ class Trees:
             baseline,
             int(table["depth"].max()),
         )
+
+    @classmethod
+    def of_forest(cls, forest: ExtraTreesClassifier) -> "Trees":
+        """The forest's probability of its second class, as the sum over trees."""
+        trees = [each.tree_ for each in forest.estimators_]
+        shape = len(trees), max(tree.node_count for tree in trees)
+        links = np.tile(np.arange(shape[1], dtype=np.int32), (3, shape[0], 1))
+        links[0] = 0
+        numbers = np.zeros((2, *shape))
+        for line, tree in enumerate(trees):
+            n, inner = tree.node_count, tree.children_left >= 0
+            links[0, line, :n] = np.where(inner, tree.feature, 0)
+            links[1, line, :n] = np.where(inner, tree.children_left, np.arange(n))
+            links[2, line, :n] = np.where(inner, tree.children_right, np.arange(n))
+            counts = tree.value[:, 0]
+            share = counts[:, 1] / np.maximum(counts.sum(1), 1e-300)
+            numbers[0, line, :n] = np.where(inner, tree.threshold, 0.0)
+            numbers[1, line, :n] = np.where(inner, 0.0, share) / shape[0]
+        depth = max(tree.max_depth for tree in trees)
+        return cls(links[0], numbers[0], links[1], links[2], numbers[1], 0.0, int(depth))
 
     def predict(self, X: Array) -> NDArray[np.float64]:
         """The sum at each row."""

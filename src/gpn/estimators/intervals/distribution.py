@@ -12,45 +12,75 @@ from gpn.core.checks import require_level
 Array = NDArray[np.float64]
 
 GAUSSIAN_FREEDOM = 1e6  # stands in for infinitely many degrees of freedom
+BISECTIONS = 50
+NODES = 40  # of the integral over a Student's t's random scale
 
 
 @dataclass(frozen=True)
 class LabelDistribution:
-    """location + scale · t_ν at each row: ``(n,)``, or ``(n, o)`` for several targets.
+    """s · (location + scale · t_ν) + (1 − s) · N(location, other²) at each row.
 
-    Infinite `freedom` is the normal distribution. Arguments broadcast against the rows.
+    Arrays are ``(n,)``, or ``(n, o)`` for several targets. `known` is s, the probability that the
+    row is like the labeled ones; where it is None, s is 1 everywhere. Infinite `freedom` is the
+    normal distribution. Arguments broadcast against the rows.
     """
 
     location: Array
     scale: Array
     freedom: Array
+    known: Array | None = None
+    other: Array | None = None
 
     def mean(self) -> Array:
         return self.location
 
     def std(self) -> Array:
         """The standard deviation of a new label: that of the function and the noise together."""
-        return self._frozen.std()
+        if self.known is None:
+            return self._frozen.std()
+        return np.sqrt(self._known * self._frozen.var() + (1 - self._known) * self._other**2)
+
+    def width(self) -> Array:
+        """The scale of one part, or the root mean square of both."""
+        if self.known is None:
+            return self.scale
+        return np.sqrt(self._known * self.scale**2 + (1 - self._known) * self._other**2)
 
     def pdf(self, y: Any) -> Array:
-        return self._frozen.pdf(y)
+        return self._mixed(self._frozen.pdf(y), lambda: self._normal.pdf(y))
 
     def logpdf(self, y: Any) -> Array:
-        return self._frozen.logpdf(y)
+        if self.known is None:
+            return self._frozen.logpdf(y)
+        with np.errstate(divide="ignore"):
+            first = np.log(self._known) + self._frozen.logpdf(y)
+            return np.logaddexp(first, np.log1p(-self._known) + self._normal.logpdf(y))
 
     def cdf(self, y: Any) -> Array:
-        return self._frozen.cdf(y)
+        return self._mixed(self._frozen.cdf(y), lambda: self._normal.cdf(y))
 
     def ppf(self, q: Any) -> Array:
-        """The quantile q of each row."""
-        return self._frozen.ppf(q)
+        """The quantile q of each row; of a mixture it lies between those of its parts."""
+        if self.known is None:
+            return self._frozen.ppf(q)
+        ends = np.broadcast_arrays(self._standard_ppf(q), self._other * special.ndtri(q))
+        low, high = np.minimum(*ends), np.maximum(*ends)
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            first = special.stdtr(self._freedom, middle / self.scale)
+            below = self._known * first + (1 - self._known) * special.ndtr(middle / self._other) < q
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return self.location + (low + high) / 2
 
     def rvs(self, size: int = 1, random_state: Any = None) -> Array:
         """`size` labels of each row, along a last axis."""
         shape = (size, *self.location.shape)
-        draws = stats.t.rvs(
-            self._freedom, self.location, self.scale, size=shape, random_state=random_state
-        )
+        rng = np.random.default_rng(random_state) if self.known is not None else random_state
+        draws = stats.t.rvs(self._freedom, self.location, self.scale, size=shape, random_state=rng)
+        if self.known is not None:
+            assert isinstance(rng, np.random.Generator)
+            others = self.location + self._other * rng.standard_normal(shape)
+            draws = np.where(rng.random(shape) < self._known, draws, others)
         return np.moveaxis(draws, 0, -1)
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
@@ -61,16 +91,53 @@ class LabelDistribution:
     def crps(self, y: Any) -> Array:
         """The continuous ranked probability score of labels y: in their units, lower is better.
 
-        With z = (y − location) / scale (Jordan, Krüger and Lerch 2019):
-
-            z (2F(z) − 1) + 2 f(z) (ν + z²)/(ν − 1) − 2√ν/(ν − 1) · B(1/2, ν − 1/2)/B(1/2, ν/2)²
+        E|Y − y| − ½ E|Y − Y'|, in closed form for each part (Jordan, Krüger and Lerch 2019): with
+        z = (y − location)/scale, the first term of a Student's t is scale times
+        z (2F(z) − 1) + 2 f(z) (ν + z²)/(ν − 1).
         """
         z, freedom = (y - self.location) / self.scale, self._freedom
         spread = (freedom + z**2) / (freedom - 1)
+        error = z * (2 * stats.t.cdf(z, freedom) - 1) + 2 * stats.t.pdf(z, freedom) * spread
         log_ratio = special.betaln(0.5, freedom - 0.5) - 2 * special.betaln(0.5, freedom / 2)
         constant = 2 * np.sqrt(freedom) / (freedom - 1) * np.exp(log_ratio)
-        score = z * (2 * stats.t.cdf(z, freedom) - 1) + 2 * stats.t.pdf(z, freedom) * spread
-        return self.scale * (score - constant)
+        if self.known is None:
+            return self.scale * (error - constant)
+        s, other, w = self._known, self._other, (y - self.location) / self._other
+        error_of_other = w * (2 * special.ndtr(w) - 1) + 2 * np.exp(-(w**2) / 2) / np.sqrt(
+            2 * np.pi
+        )
+        between = s**2 * self.scale * constant + (1 - s) ** 2 * other / np.sqrt(np.pi)
+        between = between + s * (1 - s) * self._cross_difference()
+        return s * self.scale * error + (1 - s) * other * error_of_other - between
+
+    def _cross_difference(self) -> Array:
+        """E|T − N| of the two parts: T is normal given its random scale, over which this sums."""
+        nodes, weights = np.polynomial.legendre.leggauss(NODES)
+        unit = ((nodes + 1) / 2) ** 4  # closer together at small shares, where scales are large
+        weights = weights / 2 * 4 * ((nodes + 1) / 2) ** 3
+        total = np.zeros(np.broadcast(self.scale, self.location).shape)
+        for share, weight in zip(unit, weights, strict=True):
+            precision = special.gammaincinv(self._freedom / 2, share) * 2 / self._freedom
+            total += weight * np.sqrt(self.scale**2 / precision + self._other**2)
+        return np.sqrt(2 / np.pi) * total
+
+    def _mixed(self, first: Array, second: Any) -> Array:
+        if self.known is None:
+            return first
+        return self._known * first + (1 - self._known) * second()
+
+    def _standard_ppf(self, q: Any) -> Array:
+        return self.scale * special.stdtrit(self._freedom, q)
+
+    @property
+    def _known(self) -> Array:
+        assert self.known is not None
+        return self.known
+
+    @property
+    def _other(self) -> Array:
+        assert self.other is not None
+        return self.other
 
     @property
     def _freedom(self) -> Array:
@@ -79,3 +146,7 @@ class LabelDistribution:
     @property
     def _frozen(self) -> Any:
         return stats.t(self.freedom, loc=self.location, scale=self.scale)
+
+    @property
+    def _normal(self) -> Any:
+        return stats.norm(self.location, self._other)

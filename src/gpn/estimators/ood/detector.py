@@ -1,0 +1,245 @@
+"""The detector of a table: log p(outlier | x) / p(labeled | x), cross-fitted.
+
+Labels are dealt into five parts. For each two of them, extremely randomised trees tell the labels
+of the other three from synthetic outliers, by the columns and by `distances`. Trees cannot look
+beyond what they saw, so that a term for distance is added: a row three times further away than any
+label scores higher than all labels can, whatever the trees say, and the further the higher. With a
+pool, second trees tell labels from pool rows; they count as far as unseen rows confirm them.
+
+A label is scored by the four fits that have not seen it: these are the `reference` scores. A new
+row has the mean of all ten.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from sklearn.ensemble import ExtraTreesClassifier
+
+from gpn.estimators.closed_form.trees import Trees
+from gpn.estimators.ood.distances import N_DISTANCES, Distances
+from gpn.estimators.ood.outliers import table_outliers
+from gpn.estimators.ood.pool import PoolOdds, unlike_labels
+from gpn.saving.validation import check, finite_array
+
+Rows = NDArray[np.float64]
+Array = NDArray[Any]
+
+PARTS = 5
+PAIRS = tuple(combinations(range(PARTS), 2))  # the parts that each fit leaves out
+MIN_LABELS = 8
+MAX_LABELS = 2000  # that distances are taken from
+MAX_POOL = 10_000  # and as many labels, for the trees that know the pool
+N_TREES = 25
+MIN_LEAF = 5
+MAX_DEPTH = 14
+POOL_TREES = 16
+OUTLIERS_PER_LABEL = 2
+OUTLIERS = 400, 3000
+CLIP = 1e-3  # of the trees' probabilities
+CAP = float(logit(1 - CLIP))
+TYPICAL = 0.8, 0.95  # quantiles of the labels' log odds between which the gate begins
+ASSUMED_SHARE = 0.1
+MAX_MEAN_DOUBT = 0.01
+FAR = np.log(3.0)  # log distance beyond the furthest label from which on a row is unknown
+
+
+@dataclass(frozen=True)
+class Member:
+    """What was learnt without two parts of the labels."""
+
+    distances: Distances
+    furthest: Rows  # the largest distances `neighbours` and `ellipsoid` of a label
+    trees: Trees
+    pool_trees: Trees | None = None
+
+    @classmethod
+    def fit(cls, labels: Rows, rng: np.random.Generator) -> "Member":
+        """From labels, and from outliers made of them."""
+        distances = Distances.of(labels)
+        own = distances.of_labels()
+        count = int(np.clip(OUTLIERS_PER_LABEL * len(labels), *OUTLIERS))
+        outliers = table_outliers(labels, count, rng)
+        trees = fit_trees(joined(labels, own), joined(outliers, distances(outliers)), N_TREES, rng)
+        return cls(distances, own[:, [0, 2]].max(0), trees)
+
+    def log_odds(self, rows: Rows) -> Rows:
+        """Of an outlier against a label."""
+        found = self.distances(rows)
+        beyond = np.maximum((found[:, [0, 2]] - self.furthest).max(1), 0.0)
+        least = np.minimum(CAP * (2 * beyond / FAR - 1), CAP)
+        odds: Rows = np.maximum(tree_log_odds(self.trees, joined(rows, found)), least) + beyond
+        return odds
+
+    def pool_log_odds(self, rows: Rows) -> Rows:
+        """Of a pool row against a label, before calibration."""
+        assert self.pool_trees is not None
+        return tree_log_odds(self.pool_trees, rows)
+
+
+def fit_trees(known: Rows, unknown: Rows, n_trees: int, rng: np.random.Generator) -> Trees:
+    """Trees that tell two kinds of rows apart, which weigh the same."""
+    forest = ExtraTreesClassifier(
+        n_trees,
+        min_samples_leaf=MIN_LEAF,
+        max_depth=MAX_DEPTH,
+        class_weight="balanced",
+        n_jobs=1,
+        random_state=int(rng.integers(2**31)),
+    )
+    kind = np.r_[np.zeros(len(known)), np.ones(len(unknown))]
+    return Trees.of_forest(forest.fit(np.concatenate([known, unknown]), kind))
+
+
+def joined(rows: Rows, distances: Rows) -> Rows:
+    """Columns, with their far ends drawn in, beside the distances."""
+    return np.concatenate([np.arcsinh(rows), distances], axis=1)
+
+
+def tree_log_odds(trees: Trees, inputs: Rows) -> Rows:
+    odds: Rows = logit(np.clip(trees.predict(inputs), CLIP, 1 - CLIP))
+    return odds
+
+
+@dataclass(frozen=True)
+class Detector:
+    """Log odds and probabilities that rows are unlike the labeled ones.
+
+    part: the part of each label, of those that are stored. reference: log odds of these labels,
+    sorted. share: the assumed share of outliers among new rows.
+    """
+
+    shift: Rows
+    scale: Rows
+    labels: Rows
+    part: NDArray[np.int64]
+    members: tuple[Member, ...]
+    reference: Rows
+    share: float
+    pool: PoolOdds | None = None
+
+    @classmethod
+    def fit(cls, rows: Rows, pool: Rows | None, seed: int) -> "Detector":
+        """From labeled rows, at least eight of them, and unlabeled ones."""
+        rng = np.random.default_rng(seed)
+        shift, std = rows.mean(0), rows.std(0)
+        scale = np.where(std > 0, std, 1.0)
+        every = (rows[rng.permutation(len(rows))] - shift) / scale
+        labels = every[:MAX_LABELS]
+        part = np.arange(len(labels)) % PARTS
+        members = tuple(Member.fit(labels[~np.isin(part, pair)], rng) for pair in PAIRS)
+        reference = unseen_mean([member.log_odds for member in members], labels, part)
+        found = cls(shift, scale, labels, part, members, reference, share=0.0)
+        new = None if pool is None else unlike_labels(rows, pool, MAX_POOL, rng)
+        if new is not None:
+            found = found._with_pool(every[:MAX_POOL], (new - shift) / scale, rng)
+        share = assumed_share(found.reference)
+        return replace(found, reference=np.sort(found.reference), share=share)
+
+    def _with_pool(self, labels: Rows, pool: Rows, rng: np.random.Generator) -> "Detector":
+        """Second trees for the pool, where unseen rows confirm that it differs from the labels."""
+        parts = np.arange(len(labels)) % PARTS, np.arange(len(pool)) % PARTS
+        members = []
+        for member, pair in zip(self.members, PAIRS, strict=True):
+            seen = labels[~np.isin(parts[0], pair)], pool[~np.isin(parts[1], pair)]
+            members.append(replace(member, pool_trees=fit_trees(*seen, POOL_TREES, rng)))
+        scores = [member.pool_log_odds for member in members]
+        of_labels = unseen_mean(scores, labels[: len(self.labels)], parts[0][: len(self.labels)])
+        of_pool = unseen_mean(scores, pool, parts[1])
+        odds = PoolOdds.fit(of_labels, of_pool)
+        if odds is None:
+            return self
+        reference = odds.add(self.reference, of_labels)
+        return replace(self, members=tuple(members), reference=reference, pool=odds)
+
+    def log_odds(self, rows: Rows) -> Rows:
+        """log P(outlier | x) / P(labeled | x) for as many outliers as labels."""
+        scaled = (rows - self.shift) / self.scale
+        odds: Rows = np.mean([member.log_odds(scaled) for member in self.members], axis=0)
+        if self.pool is None:
+            return odds
+        of_pool = np.mean([member.pool_log_odds(scaled) for member in self.members], axis=0)
+        return self.pool.add(odds, of_pool)
+
+    def probability(self, log_odds: Rows) -> Rows:
+        """P(outlier | x) for the assumed share of outliers."""
+        moved: Rows = expit(log_odds + logit(self.share))
+        return moved
+
+    def doubt(self, log_odds: Rows) -> Rows:
+        """`probability`, but 0 where a row is as typical as four in five labels: for the gate."""
+        low, high = np.quantile(self.reference, TYPICAL)
+        beyond = (log_odds - low) / max(high - low, 1e-9)
+        doubts: Rows = np.clip(beyond, 0.0, 1.0) * self.probability(log_odds)
+        return doubts
+
+    def arrays(self) -> dict[str, Array]:
+        """Everything, by name; distances are computed again from the labels."""
+        pool = (0.0,) * 4 if self.pool is None else astuple(self.pool)
+        arrays: dict[str, Array] = {
+            "scale": np.stack([self.shift, self.scale]),
+            "labels": self.labels,
+            "part": self.part,
+            "reference": self.reference,
+            "furthest": np.stack([member.furthest for member in self.members]),
+            "numbers": np.array([self.share, float(self.pool is not None), *pool]),
+        }
+        for number, member in enumerate(self.members):
+            for kind, trees in (("trees", member.trees), ("pool", member.pool_trees)):
+                stored = {} if trees is None else trees.arrays()
+                arrays |= {f"{number}/{kind}/{name}": array for name, array in stored.items()}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], width: int) -> "Detector":
+        """The detector of a table with `width` columns whose `arrays()` these are."""
+        rule = "a detector must have finite numbers for each label and column"
+        labels = finite_array(rule, arrays["labels"], (None, width))
+        shift, scale = finite_array(rule, arrays["scale"], (2, width))
+        reference = finite_array(rule, arrays["reference"], (None,))
+        furthest = finite_array(rule, arrays["furthest"], (len(PAIRS), 2))
+        share, has_pool, *odds = map(float, finite_array(rule, arrays["numbers"], (6,)))
+        part = arrays["part"]
+        check(bool((scale > 0).all()) and 0 < share < 1 and len(reference) > 1, rule, "others")
+        check(bool((np.diff(reference) >= 0).all()), rule, "another order")
+        whole = part.shape == (len(labels),) and len(np.unique(part[np.isin(part, range(PARTS))]))
+        check(whole == PARTS, "labels must have all parts", part.shape)
+        members = tuple(
+            Member(
+                Distances.of(labels[~np.isin(part, pair)]),
+                furthest[number],
+                _trees(arrays, f"{number}/trees/", width + N_DISTANCES),
+                _trees(arrays, f"{number}/pool/", width) if has_pool else None,
+            )
+            for number, pair in enumerate(PAIRS)
+        )
+        pool = PoolOdds(*odds) if has_pool else None
+        return cls(shift, scale, labels, part, members, reference, share, pool)
+
+
+def _trees(arrays: Mapping[str, Array], prefix: str, width: int) -> Trees:
+    stored = {name: arrays[f"{prefix}{name}"] for name in ("links", "numbers", "baseline")}
+    return Trees.from_arrays(stored, width)
+
+
+def unseen_mean(
+    scores: Sequence[Callable[[Rows], Rows]], rows: Rows, part: NDArray[np.int64]
+) -> Rows:
+    """The mean score of each row over the members that have not seen its part."""
+    total = np.zeros(len(rows))
+    for score, pair in zip(scores, PAIRS, strict=True):
+        unseen = np.isin(part, pair)
+        total[unseen] += score(rows[unseen])
+    return total / (PARTS - 1)
+
+
+def assumed_share(reference: Rows) -> float:
+    """A tenth, or less where labels would be unknown with a mean probability above 1 %."""
+    shares = ASSUMED_SHARE * 0.7 ** np.arange(40)
+    doubts = expit(reference[:, None] + logit(shares)).mean(0)
+    enough = np.flatnonzero(doubts <= MAX_MEAN_DOUBT)
+    return float(shares[enough[0]] if len(enough) else shares[-1])
