@@ -255,7 +255,8 @@ class GPNClassifier(GPNOptions, Classifier):
             return
         assert n_classes is not None
         seed, config = as_seed(check_random_state(self.random_state)), self._config()
-        self._scaled_pool(X, X_unlabeled)
+        pool = self._scaled_pool(X, X_unlabeled)
+        self._fit_detector(X, pool, seed)
         x, labels = self._scaled(X), torch.from_numpy(y)
         threads = one_thread() if len(x) <= MAX_ONE_THREAD_LABELS else nullcontext()
         with threads, progress_bar("GPN", show=True if self.verbose else None) as on_progress:

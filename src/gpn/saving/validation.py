@@ -21,6 +21,7 @@ from gpn.core.task import Signature
 from gpn.core.warnings import VERDICTS, Diagnostic
 
 MAX_RATIO, FREE_NUMBERS = 4, 1 << 20  # numbers that a restored network may take: a x + b
+SQUARE_MATRICES, MAX_SQUARE_ROWS = 6, 5000
 FACTORIES = {
     *(torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye),
     *(torch.empty_like, torch.zeros_like, torch.ones_like, torch.linspace, torch.arange),
@@ -53,6 +54,9 @@ def check(condition: bool, rule: str, value: Any) -> None:  # noqa: FBT001
 class AllocationLimit(TorchFunctionMode):
     """New tensors may hold a few times as many numbers as there are in the file, in total.
 
+    A posterior in closed form is a file of its labels; opening it takes some square matrices with
+    as many rows as labels, which are at most 5,000.
+
     A method's `restore`, which may be a user's own, builds its network and draws initial weights
     before it loads those of the file. On the meta device it could not: constructors compute buffers
     that are in no file. So allocations are counted, each before it is made.
@@ -61,6 +65,8 @@ class AllocationLimit(TorchFunctionMode):
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.left = FREE_NUMBERS + MAX_RATIO * sum(tensor.numel() for tensor in tensors.values())
+        longest = max((len(tensor) for tensor in tensors.values() if tensor.ndim == 2), default=0)
+        self.left += SQUARE_MATRICES * min(longest, MAX_SQUARE_ROWS) ** 2
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
