@@ -12,7 +12,7 @@ import gpn
 from tests.compat.questions import EXPECTED, answer, opened
 
 HERE = Path(__file__).parent
-TOLERANCE = 1e-6  # absolute and relative
+TOLERANCE = 1e-5  # absolute and relative; last digits of float32 differ between machines
 VERSIONS = sorted(path for path in HERE.iterdir() if path.is_dir() and path.name[0].isdigit())
 FILES = [path for version in VERSIONS for path in sorted(version.glob("*.gpn"))]
 

@@ -2,7 +2,9 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,7 +22,7 @@ from gpn.core.posterior.gated import GatedPosterior
 from gpn.core.task import Task, lazy_pool
 from gpn.core.types import as_generator
 from gpn.estimators.chunks import in_chunks
-from gpn.estimators.ood.detector import MIN_LABELS, Detector
+from gpn.estimators.ood.detector import MIN_LABELS, Detector, different_rows
 from gpn.estimators.ood.pool import some_pool_rows
 from gpn.estimators.ood.thresholds import threshold_log_odds, warn_of_extrapolation
 from gpn.estimators.scaling import Scale, scale_of_rows
@@ -156,13 +158,23 @@ class Estimator(BaseEstimator):
         return choose_rule(groups_of(X, y), classes, state, has_loo=self._has_loo(task))
 
     def _fit_detector(self, X: Array, pool: Tensor | Pool | None, seed: int) -> None:
-        """Set `detector_`, from scaled rows of a table; copies of a row count once."""
+        """Set `detector_`, from scaled rows of a table."""
         self.detector_, self.gate_variance_ = None, GATE_VARIANCE
         if X.ndim != 2:
             return
-        rows = np.unique(to_numpy(Estimator._scaled(self, X)), axis=0)
+        rows = different_rows(to_numpy(Estimator._scaled(self, X)))
         if len(rows) >= MIN_LABELS:
             self.detector_ = Detector.fit(rows, some_pool_rows(pool, seed), seed)
+
+    @contextmanager
+    def _detector_meanwhile(
+        self, X: Array, pool: Tensor | Pool | None, seed: int
+    ) -> Iterator[None]:
+        """Fit the detector in a second thread while the block fits the posterior."""
+        with ThreadPoolExecutor(1) as executor:
+            fitted = executor.submit(self._fit_detector, X, pool, seed)
+            yield
+            fitted.result()
 
     def _finish(self, fit: Fit, rule: ThresholdRule, unseen: Array) -> None:
         """Score known rows; `unseen` are the labels that the fit did not learn from."""

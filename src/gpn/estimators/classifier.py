@@ -39,7 +39,7 @@ from gpn.training.torch_state import one_thread
 MAX_CANDIDATES = 3000
 CHUNK_ROWS = 1000  # so many have exact joint draws in closed form
 SCORE_DRAWS = 200
-MAX_ONE_THREAD_LABELS = 500
+MAX_ONE_THREAD_LABELS = 1000
 STEPS = FOLDS + 4  # of a fit in closed form: priors, their scores, and a mean model
 
 
@@ -256,10 +256,11 @@ class GPNClassifier(GPNOptions, Classifier):
         assert n_classes is not None
         seed, config = as_seed(check_random_state(self.random_state)), self._config()
         pool = self._scaled_pool(X, X_unlabeled)
-        self._fit_detector(X, pool, seed)
+        meanwhile = self._detector_meanwhile(X, pool, seed)
         x, labels = self._scaled(X), torch.from_numpy(y)
         threads = one_thread() if len(x) <= MAX_ONE_THREAD_LABELS else nullcontext()
-        with threads, progress_bar("GPN", show=True if self.verbose else None) as on_progress:
+        bar = progress_bar("GPN", show=True if self.verbose else None)
+        with meanwhile, threads, bar as on_progress:
             steps = iter(range(1, STEPS + 1))
 
             def on_step() -> None:

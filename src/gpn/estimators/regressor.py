@@ -49,8 +49,8 @@ MAX_CANDIDATES = 20_000
 ROOT_DRAWS = 200
 MIN_NOISE_LABELS = 10
 MAX_PRIOR_ROWS = 200
-MAX_PRIOR_VARIANCE = 4.0
-MAX_ONE_THREAD_LABELS = 500
+MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE = 2.0, 4.0
+MAX_ONE_THREAD_LABELS = 1000
 STEPS = FOLDS + 3  # of a fit in closed form: three priors, and the folds of a mean model
 NUMERIC = {"y_numeric": True, "multi_output": True}  # checks of y
 
@@ -362,16 +362,18 @@ def _residuals(task: Task, found: UnseenLabels) -> list[Residuals]:
 
 
 def prior_variance(posterior: Posterior, x: Tensor) -> float:
-    """The prior's variance at labeled rows, in units of the labels' variance: from 1 to 4.
+    """The prior's variance at labeled rows, in units of the labels' variance: from 2 to 4.
 
-    Labels say how large values are: a prior that is wider has its scale from their slopes.
+    The value of an unknown row and the posterior's mean there are about as far apart as two
+    labels: their difference has twice a label's variance. A prior that is much wider has its scale
+    from the slopes of functions.
     """
     prior = getattr(getattr(posterior, "config", None), "prior", None)
     if not isinstance(prior, ARDPrior):
-        return 1.0
+        return MIN_PRIOR_VARIANCE
     rows = x[:MAX_PRIOR_ROWS].double()
     found = float(prior.kernel(rows, rows).diagonal().median())
-    return min(max(found, 1.0), MAX_PRIOR_VARIANCE)
+    return min(max(found, MIN_PRIOR_VARIANCE), MAX_PRIOR_VARIANCE)
 
 
 def _variance_score(variance: Outputs) -> Array:
@@ -454,10 +456,11 @@ class GPNRegressor(GPNOptions, Regressor):
             return
         seed, config = as_seed(check_random_state(self.random_state)), self._config()
         pool = self._scaled_pool(X, X_unlabeled)
-        self._fit_detector(X, pool, seed)
+        meanwhile = self._detector_meanwhile(X, pool, seed)
         x, targets = self._scaled(X), torch.from_numpy(y)
         threads = one_thread() if len(x) <= MAX_ONE_THREAD_LABELS else nullcontext()
-        with threads, progress_bar("GPN", show=True if self.verbose else None) as on_progress:
+        bar = progress_bar("GPN", show=True if self.verbose else None)
+        with meanwhile, threads, bar as on_progress:
             steps = iter(range(1, STEPS + 1))
 
             def on_step() -> None:

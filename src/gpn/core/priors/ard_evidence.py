@@ -78,7 +78,9 @@ def learn_ard_prior(
     options = _Options(_groups(groups, x.shape[1]), mean_columns, linear_only, activation)
     search = _Search(x[order], y[order], options)
     point = search.start(start)
-    if start is None and len(x) > 2 * MAX_FIRST_LABELS:
+    if activation == "cos":
+        return search.answer(search.best_of(point, FIRST_STEPS + 2 * STEPS))
+    if start is None and len(x) > 1.5 * MAX_FIRST_LABELS:
         few = order[:MAX_FIRST_LABELS]
         point = _Search(x[few], y[few], options).run(point, FIRST_STEPS)
         return search.answer(search.run(point, STEPS))
@@ -166,6 +168,13 @@ class _Search:
             self._loss, point, jac=True, method="L-BFGS-B", bounds=self.bounds(), options=options
         )
         return found.x
+
+    def best_of(self, point: Parameters, steps: int) -> Parameters:
+        """The better answer of two searches: few labels leave room for short and long scales."""
+        longer = point.copy()
+        longer[: self.n_scales] += 1.0
+        found = [self.run(start, steps) for start in (point, longer)]
+        return min(found, key=lambda each: self._loss(each)[0])
 
     def _loss(self, point: Parameters) -> tuple[float, Parameters]:
         theta = torch.tensor(point, device=self.x.device, requires_grad=True)

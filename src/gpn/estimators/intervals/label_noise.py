@@ -27,7 +27,8 @@ Rows = NDArray[np.float64]
 FREEDOMS = (2.5, 3.0, 4.0, 6.0, 10.0, 30.0, math.inf)
 FACTORS = np.exp(np.linspace(-1.5, 1.0, 101))
 FACTOR_SPREAD = 0.5  # of the prior of log c, in the place of labels where they are few
-MIN_COVERAGE = 0.935
+MIN_COVERAGE, MAX_COVERAGE = 0.935, 0.96
+FEW_LABELS = 300
 TAIL_PENALTY = 1.0  # nats that a long tail must gain
 MIN_VARYING_LABELS = 200
 MIN_MANY_LABELS = 5000
@@ -105,18 +106,22 @@ def _noise_variance(residuals: Rows, variance: Rows) -> float:
 def _factor_and_freedom(scaled: Rows) -> tuple[float, float]:
     """c and ν of the largest likelihood, with a mild prior for c = 1 and short tails.
 
-    Residuals that are no Student's t have a likeliest c whose intervals hold too little: only such
-    c are allowed as hold `MIN_COVERAGE` of these labels where they promise 95 %.
+    Residuals that are no Student's t have a likeliest c whose intervals hold too little, or too
+    much: only such c are allowed as hold at least `MIN_COVERAGE` of these labels where they promise
+    95 %, and at most `MAX_COVERAGE` where labels are many enough to tell.
     """
     best = (math.inf, 1.0, math.inf)
     held = np.quantile(np.abs(scaled), MIN_COVERAGE)
+    too_much = np.quantile(np.abs(scaled), MAX_COVERAGE) if len(scaled) > FEW_LABELS else math.inf
     for freedom in FREEDOMS:
         least = held / stats.t.ppf(0.975, freedom)
         spread = scaled[:, None] / FACTORS
         losses = np.log(FACTORS) * len(scaled) - stats.t.logpdf(spread, freedom).sum(0)
         losses += 0.5 * (np.log(FACTORS) / FACTOR_SPREAD) ** 2
         losses += 0.0 if math.isinf(freedom) else TAIL_PENALTY
-        losses = np.where(min(least, FACTORS[-1]) <= FACTORS, losses, math.inf)
+        most = max(too_much / stats.t.ppf(0.975, freedom), least * FACTORS[1] / FACTORS[0])
+        allowed = (min(least, FACTORS[-1]) <= FACTORS) & (max(most, FACTORS[0]) >= FACTORS)
+        losses = np.where(allowed, losses, math.inf)
         lowest = int(losses.argmin())
         best = min(best, (float(losses[lowest]), float(FACTORS[lowest]), freedom))
     return best[1], best[2]

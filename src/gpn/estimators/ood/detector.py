@@ -32,18 +32,19 @@ Array = NDArray[Any]
 PARTS = 5
 PAIRS = tuple(combinations(range(PARTS), 2))  # the parts that each fit leaves out
 MIN_LABELS = 8
+MIN_SINGLE_SHARE = 0.05
 MAX_LABELS = 2000  # that distances are taken from
 MAX_POOL = 10_000  # and as many labels, for the trees that know the pool
 N_TREES = 25
-MIN_LEAF = 5
-MAX_DEPTH = 14
-POOL_TREES = 16
+POOL_TREES = 25
+LEAF_AND_DEPTH, POOL_LEAF_AND_DEPTH = (5, 14), (3, 30)  # smallest leaf, largest depth
 OUTLIERS_PER_LABEL = 2
 OUTLIERS = 400, 3000
 CLIP = 1e-3  # of the trees' probabilities
 CAP = float(logit(1 - CLIP))
 TYPICAL = 0.8, 0.95  # quantiles of the labels' log odds between which the gate begins
 ASSUMED_SHARE = 0.1
+MAX_POOL_SHARE = 0.3
 MAX_MEAN_DOUBT = 0.01
 FAR = np.log(3.0)  # log distance beyond the furthest label from which on a row is unknown
 
@@ -64,7 +65,8 @@ class Member:
         own = distances.of_labels()
         count = int(np.clip(OUTLIERS_PER_LABEL * len(labels), *OUTLIERS))
         outliers = table_outliers(labels, count, rng)
-        trees = fit_trees(joined(labels, own), joined(outliers, distances(outliers)), N_TREES, rng)
+        kinds = joined(labels, own), joined(outliers, distances(outliers))
+        trees = fit_trees(*kinds, N_TREES, LEAF_AND_DEPTH, rng)
         return cls(distances, own[:, [0, 2]].max(0), trees)
 
     def log_odds(self, rows: Rows) -> Rows:
@@ -81,12 +83,18 @@ class Member:
         return tree_log_odds(self.pool_trees, rows)
 
 
-def fit_trees(known: Rows, unknown: Rows, n_trees: int, rng: np.random.Generator) -> Trees:
+def fit_trees(
+    known: Rows,
+    unknown: Rows,
+    n_trees: int,
+    leaf_and_depth: tuple[int, int],
+    rng: np.random.Generator,
+) -> Trees:
     """Trees that tell two kinds of rows apart, which weigh the same."""
     forest = ExtraTreesClassifier(
         n_trees,
-        min_samples_leaf=MIN_LEAF,
-        max_depth=MAX_DEPTH,
+        min_samples_leaf=leaf_and_depth[0],
+        max_depth=leaf_and_depth[1],
         class_weight="balanced",
         n_jobs=1,
         random_state=int(rng.integers(2**31)),
@@ -110,7 +118,8 @@ class Detector:
     """Log odds and probabilities that rows are unlike the labeled ones.
 
     part: the part of each label, of those that are stored. reference: log odds of these labels,
-    sorted. share: the assumed share of outliers among new rows.
+    sorted. share: the assumed share of outliers among new rows; that of the pool, where it holds
+    some.
     """
 
     shift: Rows
@@ -138,6 +147,9 @@ class Detector:
         if new is not None:
             found = found._with_pool(every[:MAX_POOL], (new - shift) / scale, rng)
         share = assumed_share(found.reference)
+        if found.pool is not None and new is not None and pool is not None:
+            in_pool = found.pool.unlike_share * len(new) / min(len(pool), MAX_POOL)
+            share = max(share, min(in_pool, MAX_POOL_SHARE))
         return replace(found, reference=np.sort(found.reference), share=share)
 
     def _with_pool(self, labels: Rows, pool: Rows, rng: np.random.Generator) -> "Detector":
@@ -146,7 +158,8 @@ class Detector:
         members = []
         for member, pair in zip(self.members, PAIRS, strict=True):
             seen = labels[~np.isin(parts[0], pair)], pool[~np.isin(parts[1], pair)]
-            members.append(replace(member, pool_trees=fit_trees(*seen, POOL_TREES, rng)))
+            trees = fit_trees(*seen, POOL_TREES, POOL_LEAF_AND_DEPTH, rng)
+            members.append(replace(member, pool_trees=trees))
         scores = [member.pool_log_odds for member in members]
         of_labels = unseen_mean(scores, labels[: len(self.labels)], parts[0][: len(self.labels)])
         of_pool = unseen_mean(scores, pool, parts[1])
@@ -171,7 +184,13 @@ class Detector:
         return moved
 
     def doubt(self, log_odds: Rows) -> Rows:
-        """`probability`, but 0 where a row is as typical as four in five labels: for the gate."""
+        """`probability`, but 0 where a row is as typical as four in five labels: for the gate.
+
+        With a pool that differs from the labels it is `probability` everywhere: such trees have
+        seen real rows of both kinds.
+        """
+        if self.pool is not None:
+            return self.probability(log_odds)
         low, high = np.quantile(self.reference, TYPICAL)
         beyond = (log_odds - low) / max(high - low, 1e-9)
         doubts: Rows = np.clip(beyond, 0.0, 1.0) * self.probability(log_odds)
@@ -179,7 +198,7 @@ class Detector:
 
     def arrays(self) -> dict[str, Array]:
         """Everything, by name; distances are computed again from the labels."""
-        pool = (0.0,) * 4 if self.pool is None else astuple(self.pool)
+        pool = (0.0,) * 5 if self.pool is None else astuple(self.pool)
         arrays: dict[str, Array] = {
             "scale": np.stack([self.shift, self.scale]),
             "labels": self.labels,
@@ -202,7 +221,7 @@ class Detector:
         shift, scale = finite_array(rule, arrays["scale"], (2, width))
         reference = finite_array(rule, arrays["reference"], (None,))
         furthest = finite_array(rule, arrays["furthest"], (len(PAIRS), 2))
-        share, has_pool, *odds = map(float, finite_array(rule, arrays["numbers"], (6,)))
+        share, has_pool, *odds = map(float, finite_array(rule, arrays["numbers"], (7,)))
         part = arrays["part"]
         check(bool((scale > 0).all()) and 0 < share < 1 and len(reference) > 1, rule, "others")
         check(bool((np.diff(reference) >= 0).all()), rule, "another order")
@@ -235,6 +254,15 @@ def unseen_mean(
         unseen = np.isin(part, pair)
         total[unseen] += score(rows[unseen])
     return total / (PARTS - 1)
+
+
+def different_rows(rows: Rows) -> Rows:
+    """Each row once where nearly all have copies: repeated measurements, whose rows are new each.
+
+    Otherwise all of them: copies say how often such a row comes, and new rows may be copies too.
+    """
+    different, counts = np.unique(rows, axis=0, return_counts=True)
+    return different if np.sum(counts == 1) < MIN_SINGLE_SHARE * len(rows) else rows
 
 
 def assumed_share(reference: Rows) -> float:

@@ -32,13 +32,15 @@ class PoolOdds:
     """The calibrated log odds of a pool row, slope · odds of the trees + intercept.
 
     auc: of unseen labels against unseen pool rows. typical: what 95 % of unseen labels do not
-    exceed, or 0 where that is less; only what exceeds it makes a row unknown.
+    exceed, or 0 where that is less; only what exceeds it makes a row unknown. unlike_share: of
+    pool rows that are no copies of labels, those that are unlike labels.
     """
 
     slope: float
     intercept: float
     auc: float
     typical: float
+    unlike_share: float
 
     @classmethod
     def fit(cls, of_labels: Rows, of_pool: Rows) -> "PoolOdds | None":
@@ -52,7 +54,9 @@ class PoolOdds:
         line = LogisticRegression(class_weight="balanced").fit(odds, is_pool)
         slope, intercept = max(float(line.coef_[0, 0]), 0.0), float(line.intercept_[0])
         typical = max(float(np.quantile(slope * of_labels + intercept, TYPICAL)), 0.0)
-        return cls(slope, intercept, area, typical)
+        beyond = float(np.mean(of_pool > np.quantile(of_labels, TYPICAL)))
+        unlike_share = max(beyond - (1 - TYPICAL), 0.0) / TYPICAL  # known rows exceed it, too
+        return cls(slope, intercept, area, typical, unlike_share)
 
     def add(self, outlier: Rows, of_pool: Rows) -> Rows:
         """The log odds of an outlier of either kind: synthetic, or in the pool.

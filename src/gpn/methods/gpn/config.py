@@ -182,7 +182,8 @@ class ResolvedConfig(GPNConfig):
     """A configuration for one task in which nothing is left open.
 
     `beta` is 0 until it was searched, and where anchors have no β; `noise_std` is 0 where the
-    noise is not known, as that of classes; `jitter` 0 is found from the kernel. With `fill_ood`,
+    noise is not known, as that of classes; `jitter` 0 is found from the kernel, and `temperature` 0
+    by the fit. With `fill_ood`,
     as many synthetic outliers join the pool as it lacks.
     """
 
@@ -192,6 +193,7 @@ class ResolvedConfig(GPNConfig):
     synthetic_ood: float = 0.0
     fill_ood: bool = False
     jitter: float = 0.0
+    temperature: float = 0.0
     prior: PriorSpec
     trunk: Trunk
     train: TrainConfig
@@ -203,7 +205,7 @@ class ResolvedConfig(GPNConfig):
         """The same as users see it, in model files too: what is not known is None."""
         names = [field.name for field in dataclasses.fields(GPNConfig)]
         values = {name: getattr(self, name) for name in names}
-        for name in ("beta", "noise_std", "jitter"):
+        for name in ("beta", "noise_std", "jitter", "temperature"):
             values[name] = values[name] or None
         if self.fill_ood:
             values["synthetic_ood"] = None
