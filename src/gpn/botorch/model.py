@@ -294,7 +294,7 @@ def _candidates(task: Task) -> list[GPNConfig]:
     shared, noise_std = fit_prior_by_evidence(x, y)
     found = [(ARDPrior.of(shared, x.shape[1]), noise_std)]
     if len(x) > 1:
-        learnt = learn_ard_prior(x, y, activation="cos")
+        learnt = learn_ard_prior(x, y, activation="cos", scales_only=True)
         found.append((learnt.prior, learnt.noise_std))
     return [
         GPNConfig(generator="closed-form", prior=prior, noise_std=noise) for prior, noise in found

@@ -33,7 +33,7 @@ MIN_NOISE_SHARE = 0.1
 LOG_SCALE_STD = 3**0.5
 LOG_HEIGHT, LOG_BIAS, LOG_LINEAR = (0.0, 3.0), (0.0, 1.5), (-1.0, 3.0)
 LOG_NOISE = (LOG_NOISE_MEAN, 3.0)
-# under the RBF kernel the modes of BoTorch's priors, for inputs of unit variance
+# with scales only: the modes of BoTorch's priors, for inputs of unit variance
 LONGER, LOG_SMALL_NOISE = 0.46, (-5.0, 1.0)
 NAMES = ("height", "bias", "linear", "noise")
 LOG_SCALE_RANGE = 9.0  # on both sides of the usual scale
@@ -58,14 +58,15 @@ def learn_ard_prior(
     start: LearntPrior | None = None,
     mean_columns: int = 0,
     linear_only: bool = False,
+    scales_only: bool = False,
     activation: str = "erf",
 ) -> LearntPrior:
     """The prior of the largest evidence for labels of about unit variance.
 
     Columns of one group share a scale (`groups` has a number per column): those of one category.
     A search may `start` from an earlier answer, also one for fewer columns. With `linear_only`
-    functions are linear, with one scale for all columns: ridge regression. Under the activation
-    "cos" only scales and noise are free, for very few labels, as in BoTorch's `SingleTaskGP`.
+    functions are linear, with one scale for all columns: ridge regression. With `scales_only` only
+    scales and noise are free, as in BoTorch's `SingleTaskGP`: for very few labels.
     """
     x, y = x.flatten(1).double(), y.double()
     if mean_columns:
@@ -75,10 +76,12 @@ def learn_ard_prior(
     order = torch.randperm(len(x), generator=as_generator(0))[:MAX_LABELS].to(x.device)
     if linear_only:
         groups = [0] * x.shape[1]
-    options = _Options(_groups(groups, x.shape[1]), mean_columns, linear_only, activation)
+    options = _Options(
+        _groups(groups, x.shape[1]), mean_columns, linear_only, scales_only, activation
+    )
     search = _Search(x[order], y[order], options)
     point = search.start(start)
-    if activation == "cos":
+    if scales_only:
         return search.answer(search.best_of(point, FIRST_STEPS + 2 * STEPS))
     if start is None and len(x) > 1.5 * MAX_FIRST_LABELS:
         few = order[:MAX_FIRST_LABELS]
@@ -117,6 +120,7 @@ class _Options:
     groups: Tensor
     mean_columns: int
     linear_only: bool
+    scales_only: bool
     activation: str
 
 
@@ -127,9 +131,8 @@ class _Search:
         self.x, self.y, self.options, self.groups = x, y, options, options.groups
         self.n_scales = int(self.groups.max()) + 1
         self.identity = torch.eye(len(x), dtype=x.dtype, device=x.device)
-        is_stationary = options.activation == "cos"
-        self.usual_scale = _usual_log_scale(x.shape[1]) + (LONGER if is_stationary else 0.0)
-        noise = LOG_SMALL_NOISE if is_stationary else LOG_NOISE
+        longer, noise = (LONGER, LOG_SMALL_NOISE) if options.scales_only else (0.0, LOG_NOISE)
+        self.usual_scale = _usual_log_scale(x.shape[1]) + longer
         means = [self.usual_scale] * self.n_scales
         means += [mean for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, noise)]
         stds = [LOG_SCALE_STD] * self.n_scales
@@ -155,7 +158,7 @@ class _Search:
         height, bias, linear, noise = LOG_RANGES
         if self.options.linear_only:
             height = (height[0], height[0])
-        if self.options.activation == "cos":
+        if self.options.scales_only:
             height, linear = (0.0, 0.0), (linear[0], linear[0])
         if self.options.mean_columns:  # errors of another model are no smooth function of the rows
             least = math.log(MIN_NOISE_SHARE * float(self.y.square().mean()) + 1e-12)

@@ -23,6 +23,7 @@ Rows = NDArray[np.float64]
 OnStep = Callable[[], None]
 
 MAX_SCORED_LABELS = 2000
+MIN_COSINE_LABELS = 1000  # from so many on cosines, the RBF kernel, are tried as well
 MAX_CROSS_VALIDATED = 300
 MAX_ERROR_RATIO = 1.2
 HOPELESS = 3.0  # a mean with so many times the squared error of the posterior is not tried
@@ -43,11 +44,17 @@ class Choice:
 def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     """The best of: no mean model, one as a column of the kernel, one as the prior's mean.
 
+    Without one, functions may also be linear, or have the RBF kernel.
+
     `X` are the rows in the units of the data, which the mean model sees; `x` the scaled ones.
     """
     if len(y) < 2 or not bool((y != y[0]).any()):
         return Choice(x, usual_prior(x.shape[1]), None)
-    choices = [_scored(x, y, None, None), _scored(x, y, None, None, linear_only=True)]
+    choices = [_scored(x, y, None, None)]
+    if len(y) >= MIN_COSINE_LABELS:
+        choices.append(_scored(x, y, None, None, activation="cos"))
+    start = _best(choices).learnt
+    choices.append(_scored(x, y, None, None, linear_only=True))
     alone = _best(choices)
     on_step()
     model = None if isinstance(mean, str) else mean
@@ -64,7 +71,6 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     column, fitted = torch.from_numpy(found[0]).to(x), found[1]
     both = torch.cat([x, column], dim=1)
     for as_mean in (False, True):
-        start = choices[0].learnt
         choices.append(_scored(both, y, replace(fitted, as_mean=as_mean), start))
         on_step()
     return _best(choices)
@@ -116,6 +122,7 @@ def cross_validated(choice: Choice, y: Tensor) -> UnseenLabels:
             start=choice.learnt,
             mean_columns=columns,
             linear_only=choice.linear_only,
+            activation=choice.learnt.prior.activation,
         )
         generator = condition_exactly(learnt.prior, x.double(), targets.double(), learnt.noise_std)
         means[fold], variances[fold] = generator.moments(choice.x[fold].double())
@@ -129,10 +136,21 @@ def _scored(
     start: LearntPrior | None,
     *,
     linear_only: bool = False,
+    activation: str = "erf",
 ) -> Choice:
-    """A prior by evidence, and how it predicts labels that are left out one by one."""
+    """A prior by evidence, and how it predicts labels that are left out one by one.
+
+    A search that starts from an earlier answer has its activation.
+    """
     columns = y.shape[1] if mean is not None and mean.as_mean else 0
-    learnt = learn_ard_prior(x, y, start=start, mean_columns=columns, linear_only=linear_only)
+    learnt = learn_ard_prior(
+        x,
+        y,
+        start=start,
+        mean_columns=columns,
+        linear_only=linear_only,
+        activation=activation if start is None else start.prior.activation,
+    )
     residuals, variance = _left_out(learnt, x, y)
     total = variance + learnt.noise_std**2
     losses = [

@@ -45,7 +45,7 @@ CAP = float(logit(1 - CLIP))
 TYPICAL = 0.8, 0.95  # quantiles of the labels' log odds between which the gate begins
 ASSUMED_SHARE = 0.1
 MAX_POOL_SHARE = 0.3
-MAX_MEAN_DOUBT = 0.01
+MAX_MEAN_DOUBT = 0.005
 FAR = np.log(3.0)  # log distance beyond the furthest label from which on a row is unknown
 
 
@@ -266,7 +266,7 @@ def different_rows(rows: Rows) -> Rows:
 
 
 def assumed_share(reference: Rows) -> float:
-    """A tenth, or less where labels would be unknown with a mean probability above 1 %."""
+    """A tenth, or less where labels would be unknown with a mean probability above 0.5 %."""
     shares = ASSUMED_SHARE * 0.7 ** np.arange(40)
     doubts = expit(reference[:, None] + logit(shares)).mean(0)
     enough = np.flatnonzero(doubts <= MAX_MEAN_DOUBT)
