@@ -106,7 +106,7 @@ def figure(found: dict[str, Metrics], path: Path) -> Path:
     """Mean AUC of each shift, without a pool; GPN also with a mixed one."""
     shifts = shifts_of(found)
     with rc_context(STYLE):
-        picture = Figure(figsize=(WIDTH_INCHES, 3.2), layout="constrained")
+        picture = Figure(figsize=(WIDTH_INCHES, 3.6), layout="constrained")
         axes = picture.subplots()
         for method in METHODS:
             axes.plot(_means(found, method, "none"), range(len(shifts)), "o", color=COLORS[method])
@@ -116,7 +116,7 @@ def figure(found: dict[str, Metrics], path: Path) -> Path:
         axes.set_yticks(range(len(shifts)), shifts)
         axes.invert_yaxis()
         axes.set_xlabel("mean AUC of known against shifted rows")
-        axes.legend(loc="lower left")
+        picture.legend(loc="outside lower center", ncols=3, frameon=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         picture.savefig(path, dpi=200)
     return path
