@@ -119,7 +119,9 @@ class Regressor(RegressorMixin, Estimator):
         X, y = self._validated(X, y, reset=True, **NUMERIC)
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
         self.n_targets_, self._flat = targets.shape[1], np.ndim(y) == 1
-        X, targets, self._has_copies = weighted_rows(X, targets, sample_weight, self.random_state)
+        n_rows = len(X)
+        X, targets = weighted_rows(X, targets, sample_weight, self.random_state)
+        self._has_copies = len(X) > n_rows or (sample_weight is not None and len(X) < n_rows)
         self.y_scale_ = Scale.of(targets)
         warn_of_one_value(targets)
         warn_of_target_sentinels(targets)
@@ -269,11 +271,8 @@ class Regressor(RegressorMixin, Estimator):
         knows_noise = posterior.noise_std is not None or self.label_noise_ is not None
         of_label = knows_noise if observation_noise is None else observation_noise
         if self.calibration_scores_ is not None and observation_noise is not False:
-            found = moments or self._moments(x)
-            mean, std = self._label_moments(x, found)
+            mean, std = self._label_moments(x, moments)
             low, high = calibrated_interval(mean, std, self.calibration_scores_, level)
-            margin = self._gate_margin(x, found, level).to(mean)
-            low, high = low - margin, high + margin
         elif of_label and self.label_noise_ is not None:
             return self._distribution(x, moments or self._moments(x)).interval(level)
         elif moments is not None and isinstance(posterior, GaussianPosterior):
@@ -282,21 +281,13 @@ class Regressor(RegressorMixin, Estimator):
             low, high = posterior.interval(x, level, observation_noise=of_label)
         return self._to_units(low), self._to_units(high)
 
-    def _gate_margin(self, x: Tensor, found: RowMoments, level: float) -> Tensor:
-        """How much wider than a known row's an interval is at each end, in scaled units."""
-        gated = self._distribution(x, found)
-        known = LabelDistribution(gated.location, gated.scale, gated.freedom)
-        top = (1 + level) / 2
-        wider = np.maximum(gated.ppf(top) - known.ppf(top), 0.0).reshape(len(x), -1)
-        return torch.from_numpy(wider / self.y_scale_.scale)
-
     def _label_moments(self, x: Tensor, moments: RowMoments | None = None) -> Moments:
-        """Mean and scale of a known row's label at scaled rows, in scaled units."""
+        """Mean and scale of a label at scaled rows, in scaled units."""
         found = moments or self._moments(x)
         mean = found.mean
         if self.label_noise_ is None:
-            return label_moments(mean, found.variance, self.posterior_.noise_std)
-        scale = self._distribution(x, found).scale.reshape(len(x), -1)
+            return label_moments(mean, self._gated_variance(found), self.posterior_.noise_std)
+        scale = self._distribution(x, found).width().reshape(len(x), -1)
         scaled = torch.from_numpy(scale / self.y_scale_.scale).clamp_min(MIN_STD)
         return mean.double(), scaled.to(mean.device)
 
