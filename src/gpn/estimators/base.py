@@ -209,7 +209,7 @@ class Estimator(BaseEstimator):
             robust = self._is_closed_form(X, has_pool=rows is not None)
             self.x_scale_ = scale_of_rows(X, rows, names, robust=robust)
         if source is not None:
-            return source.mapped(lambda chunk: self._scaled(to_numpy(chunk)))
+            return source.mapped(lambda chunk: Estimator._scaled(self, to_numpy(chunk)))
         return None if rows is None else self._scaled(rows)
 
     def _validated(self, *arrays: Any, **checks: Any) -> Any:

@@ -85,7 +85,7 @@ class Classifier(ClassifierMixin, Estimator):
                 f"y must hold two classes at least, got one class only: {self.classes_[0]!r}; "
                 "add labels of another class."
             )
-        X, numbers = weighted_rows(X, numbers.astype(np.int64), sample_weight, self.random_state)
+        X, numbers, _ = weighted_rows(X, numbers.astype(np.int64), sample_weight, self.random_state)
         self._fit(X, numbers, X_unlabeled, n_classes=len(self.classes_), checkpoint=checkpoint)
         return self
 

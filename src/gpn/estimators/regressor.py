@@ -119,9 +119,7 @@ class Regressor(RegressorMixin, Estimator):
         X, y = self._validated(X, y, reset=True, **NUMERIC)
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
         self.n_targets_, self._flat = targets.shape[1], np.ndim(y) == 1
-        n_rows = len(X)
-        X, targets = weighted_rows(X, targets, sample_weight, self.random_state)
-        self._has_copies = len(X) > n_rows or (sample_weight is not None and len(X) < n_rows)
+        X, targets, self._has_copies = weighted_rows(X, targets, sample_weight, self.random_state)
         self.y_scale_ = Scale.of(targets)
         warn_of_one_value(targets)
         warn_of_target_sentinels(targets)
@@ -271,8 +269,12 @@ class Regressor(RegressorMixin, Estimator):
         knows_noise = posterior.noise_std is not None or self.label_noise_ is not None
         of_label = knows_noise if observation_noise is None else observation_noise
         if self.calibration_scores_ is not None and observation_noise is not False:
-            mean, std = self._label_moments(x, moments)
+            found = moments or self._moments(x)
+            mean, std = self._label_moments(x, found)
             low, high = calibrated_interval(mean, std, self.calibration_scores_, level)
+            margin = self._distribution(x, found).margin(level).reshape(len(x), -1)
+            wider = torch.from_numpy(margin / self.y_scale_.scale).to(mean)
+            low, high = low - wider, high + wider
         elif of_label and self.label_noise_ is not None:
             return self._distribution(x, moments or self._moments(x)).interval(level)
         elif moments is not None and isinstance(posterior, GaussianPosterior):
@@ -282,12 +284,12 @@ class Regressor(RegressorMixin, Estimator):
         return self._to_units(low), self._to_units(high)
 
     def _label_moments(self, x: Tensor, moments: RowMoments | None = None) -> Moments:
-        """Mean and scale of a label at scaled rows, in scaled units."""
+        """Mean and scale of a known row's label at scaled rows, in scaled units."""
         found = moments or self._moments(x)
         mean = found.mean
         if self.label_noise_ is None:
-            return label_moments(mean, self._gated_variance(found), self.posterior_.noise_std)
-        scale = self._distribution(x, found).width().reshape(len(x), -1)
+            return label_moments(mean, found.variance, self.posterior_.noise_std)
+        scale = self._distribution(x, found).scale.reshape(len(x), -1)
         scaled = torch.from_numpy(scale / self.y_scale_.scale).clamp_min(MIN_STD)
         return mean.double(), scaled.to(mean.device)
 

@@ -103,12 +103,15 @@ def synthetic_pool(x: Tensor, seed: int) -> Tensor:
     return torch.cat([x, synthetic_outliers(x, count, as_generator(seed))])
 
 
-def weighted_rows(X: Array, y: Array, weights: Any, random_state: Any) -> tuple[Array, Array]:
-    """Each row as often as its weight says, in an order that depends on values alone."""
+def weighted_rows(X: Array, y: Array, weights: Any, random_state: Any) -> tuple[Array, Array, bool]:
+    """Each row as often as its weight says, in an order that depends on values alone.
+
+    Also whether some row comes more than once for its weight.
+    """
     rows = repeats(weights, X, check_random_state(random_state))
     if X.ndim == 2:
         rows = rows[np.lexsort((*X[rows].T, *np.atleast_2d(y[rows].T)))]
-    return X[rows], y[rows]
+    return X[rows], y[rows], len(np.unique(rows)) < len(rows)
 
 
 def repeats(weights: Any, X: Array, state: np.random.RandomState) -> Array:

@@ -13,6 +13,7 @@ from scipy.special import ndtr
 
 from gpn import metrics
 from gpn.core.posterior.gaussian import GaussianPosterior
+from gpn.estimators.intervals.distribution import LabelDistribution
 from gpn.estimators.thresholds import threshold_of
 
 Array = NDArray[np.float64]
@@ -42,14 +43,28 @@ def pit(estimator: Any, x: Array, y: Array) -> Array:
         found = estimator.predict_distribution(x)
         if scores is None:
             return found.cdf(y)
-        z = (y - found.location) / np.maximum(found.width(), np.finfo(float).tiny)
-        level = np.searchsorted(scores[:, 0], np.abs(z)) / (len(scores) + 1)
-        return 0.5 + 0.5 * np.sign(z) * level
+        away = y - found.location
+        return 0.5 + 0.5 * np.sign(away) * calibrated_level(found, np.abs(away), scores[:, 0])
     chunks = [slice(start, start + CHUNK_ROWS) for start in range(0, len(x), CHUNK_ROWS)]
     draws = (estimator.sample_y(x[chunk], PIT_DRAWS) for chunk in chunks)
     return np.concatenate(
         [draws_pit(y[chunk], drawn, noise_std) for chunk, drawn in zip(chunks, draws, strict=True)]
     )
+
+
+def calibrated_level(found: LabelDistribution, away: Array, scores: Array) -> Array:
+    """k / (n + 1) for the widest interval, of the n that calibration knows, that ends before y.
+
+    The k-th ends at score k times the row's scale, and further out where the row is unknown.
+    """
+    low, high = np.zeros(len(away), int), np.full(len(away), len(scores))
+    while (low < high).any():
+        rank = (low + high + 1) // 2
+        ends = scores[np.maximum(rank, 1) - 1] * found.scale
+        ends = ends + found.margin(np.maximum(rank, 1) / (len(scores) + 1))
+        is_inside = ends < away
+        low, high = np.where(is_inside, rank, low), np.where(is_inside, high, rank - 1)
+    return low / (len(scores) + 1)
 
 
 def draws_pit(y: Array, draws: Array, noise_std: float) -> Array:

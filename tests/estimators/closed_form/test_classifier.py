@@ -222,3 +222,16 @@ def test_the_likelihood_is_about_that_of_logistic_regression(load: Any) -> None:
         ours += log_loss(y_test, fitted.predict_proba(test)) / 3
         theirs += log_loss(y_test, linear.predict_proba(test)) / 3
     assert ours < theirs + 0.03
+
+
+def test_copies_of_rows_tell_no_classes() -> None:
+    """A mean model that has seen a copy of a row knows its class: weights repeat rows."""
+    rng = np.random.default_rng(0)
+    x, y, new = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), rng.normal(size=(200, 3))
+    model = GPNClassifier(random_state=0).fit(x, y, sample_weight=np.full(60, 3.0))
+    assert model.predict_proba(new).max(1).mean() < 0.75
+
+
+def test_equal_rows_have_the_shares_of_their_classes() -> None:
+    model = GPNClassifier(random_state=0).fit(np.ones((30, 2)), np.arange(30) % 2)
+    np.testing.assert_allclose(model.predict_proba(np.ones((1, 2))), 0.5, atol=0.05)

@@ -1,11 +1,15 @@
 """Estimators with a detector: unsure where rows are unknown, unchanged where they are known."""
 
+import copy
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
+from sklearn.tree import DecisionTreeRegressor
 
 import gpn
 from gpn import GPNClassifier, GPNConfig, GPNRegressor, TrainConfig
@@ -121,3 +125,52 @@ def test_the_mixture_of_labels_has_the_moments_and_scores_of_its_draws(freedom: 
         np.testing.assert_allclose(found.std(), first.std(1), rtol=0.02)
     known = stats.t.pdf(y[0], freedom, 0.0, 0.5)
     assert found.pdf(y)[0] == pytest.approx(0.9 * known + 0.1 * stats.norm.pdf(y[0], 0.0, 3.0))
+
+
+def quadratic(x: Any) -> Any:
+    return 20 + 5 * x[:, 0] - 3 * x[:, 1] ** 2
+
+
+@pytest.fixture(scope="module")
+def with_wide_pool() -> GPNRegressor:
+    rng = np.random.default_rng(0)
+    x, pool = rng.uniform(-1, 1, (40, 2)), rng.uniform(-3, 3, (500, 2))
+    return GPNRegressor(random_state=0).fit(x, quadratic(x), X_unlabeled=pool)
+
+
+def test_a_wide_pool_leaves_the_posterior_at_known_rows(with_wide_pool: GPNRegressor) -> None:
+    new = np.random.default_rng(1).uniform(-1, 1, (300, 2))
+    far = np.random.default_rng(2).uniform(2, 3, (100, 2))
+    _, known = with_wide_pool.predict(new, return_std=True)
+    assert np.median(known) < 0.01
+    assert np.mean(known > 1) < 0.15
+    assert (with_wide_pool.predict(far, return_std=True)[1] > 2).all()
+
+
+def test_calibration_narrows_known_rows_only(with_wide_pool: GPNRegressor) -> None:
+    rng = np.random.default_rng(3)
+    held_out, far = rng.uniform(-1, 1, (40, 2)), rng.uniform(2, 3, (100, 2))
+    model = copy.copy(with_wide_pool).calibrate(held_out, quadratic(held_out))
+    low, high = model.predict_interval(far, 0.9)
+    assert ((low < quadratic(far)) & (quadratic(far) < high)).mean() > 0.9
+    low, high = model.predict_interval(rng.uniform(-1, 1, (100, 2)), 0.9)
+    assert np.median(high - low) < 0.1
+
+
+def test_a_slow_pool_is_not_scaled_with_the_means_column() -> None:
+    """The detector reads the pool in a second thread while the mean model is set."""
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-1, 1, (60, 2))
+    rows = torch.from_numpy(rng.uniform(-2, 2, (3000, 2)))
+
+    class Slow(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return len(rows)
+
+        def __getitem__(self, number: int) -> Any:
+            time.sleep(2e-4)
+            return rows[number]
+
+    y = np.where(x[:, 0] > 0.1, 3.0, -1.0)
+    model = GPNRegressor(mean=DecisionTreeRegressor(max_depth=2), random_state=0)
+    assert model.fit(x, y, X_unlabeled=Slow()).is_ood([[30.0, 0.0]]).all()

@@ -167,6 +167,8 @@ def splits(x: Tensor, y: Labels) -> Iterator[tuple[Tensor, Tensor]]:
     )
     order = order[first[group].argsort(stable=True)]
     place = first[group].sort().values.unique_consecutive(return_inverse=True)[1]
+    if int(place[-1]) == 0:  # all rows are equal
+        place = torch.arange(len(y), device=y.device)
     n_groups = int(place[-1]) + 1
     if len(y) > SOME_LABELS and n_groups > MAX_TRAIN:
         yield order[:MAX_TRAIN], order[MAX_TRAIN : MAX_TRAIN + MAX_TEST]

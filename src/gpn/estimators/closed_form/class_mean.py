@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from gpn.estimators.closed_form.mean import few_threads
 from gpn.estimators.closed_form.trees import Trees
@@ -77,10 +77,19 @@ def has_folds(y: NDArray[np.int64]) -> bool:
 
 
 def _folds(X: Array, y: NDArray[np.int64]) -> list[tuple[Array, Array]]:
-    """Rows to learn from and the others; a class with few labels may be missing in some."""
+    """Rows to learn from and the others; a class with few labels may be missing in some.
+
+    Copies of a row share a fold: a model that has seen one knows the class of the others.
+    """
+    _, groups = np.unique(X, axis=0, return_inverse=True)
+    options: dict[str, Any] = {"shuffle": True, "random_state": 0}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-        return list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(X, y))
+        if FOLDS <= int(groups.max()) + 1 < len(X):
+            folds = StratifiedGroupKFold(FOLDS, **options).split(X, y, groups.ravel())
+        else:
+            folds = StratifiedKFold(FOLDS, **options).split(X, y)
+        return [(rest, fold) for rest, fold in folds if len(fold)]
 
 
 def check_class_mean(mean: Any) -> None:

@@ -40,12 +40,6 @@ class LabelDistribution:
             return self._frozen.std()
         return np.sqrt(self._known * self._frozen.var() + (1 - self._known) * self._other**2)
 
-    def width(self) -> Array:
-        """The scale of one part, or the root mean square of both."""
-        if self.known is None:
-            return self.scale
-        return np.sqrt(self._known * self.scale**2 + (1 - self._known) * self._other**2)
-
     def pdf(self, y: Any) -> Array:
         return self._mixed(self._frozen.pdf(y), lambda: self._normal.pdf(y))
 
@@ -87,6 +81,13 @@ class LabelDistribution:
         """The central interval that holds a share `level`."""
         require_level(level)
         return self.ppf((1 - level) / 2), self.ppf((1 + level) / 2)
+
+    def margin(self, level: Any) -> Array:
+        """How much further out the central interval of each row ends than if it were known."""
+        if self.known is None:
+            return np.zeros_like(self.location)
+        top = (1 + level) / 2
+        return np.maximum(self.ppf(top) - self.location - self._standard_ppf(top), 0.0)
 
     def crps(self, y: Any) -> Array:
         """The continuous ranked probability score of labels y: in their units, lower is better.

@@ -45,7 +45,7 @@ CAP = float(logit(1 - CLIP))
 TYPICAL = 0.8, 0.95  # quantiles of the labels' log odds between which the gate begins
 ASSUMED_SHARE = 0.1
 MAX_POOL_SHARE = 0.3
-MAX_MEAN_DOUBT = 0.005
+MAX_MEAN_DOUBT, MAX_POOL_DOUBT = 0.005, 0.025  # of labels, without and with a pool
 FAR = np.log(3.0)  # log distance beyond the furthest label from which on a row is unknown
 
 
@@ -146,10 +146,12 @@ class Detector:
         new = None if pool is None else unlike_labels(rows, pool, MAX_POOL, rng)
         if new is not None:
             found = found._with_pool(every[:MAX_POOL], (new - shift) / scale, rng)
-        share = assumed_share(found.reference)
+        share = assumed_share(found.reference, ASSUMED_SHARE, MAX_MEAN_DOUBT)
+        weights = atypical(found.reference, found.reference)
         if found.pool is not None and new is not None and pool is not None:
             in_pool = found.pool.unlike_share * len(new) / min(len(pool), MAX_POOL)
-            share = max(share, min(in_pool, MAX_POOL_SHARE))
+            largest = min(max(in_pool, 1e-6), MAX_POOL_SHARE)
+            share = max(share, assumed_share(found.reference, largest, MAX_POOL_DOUBT, weights))
         return replace(found, reference=np.sort(found.reference), share=share)
 
     def _with_pool(self, labels: Rows, pool: Rows, rng: np.random.Generator) -> "Detector":
@@ -184,16 +186,8 @@ class Detector:
         return moved
 
     def doubt(self, log_odds: Rows) -> Rows:
-        """`probability`, but 0 where a row is as typical as four in five labels: for the gate.
-
-        With a pool that differs from the labels it is `probability` everywhere: such trees have
-        seen real rows of both kinds.
-        """
-        if self.pool is not None:
-            return self.probability(log_odds)
-        low, high = np.quantile(self.reference, TYPICAL)
-        beyond = (log_odds - low) / max(high - low, 1e-9)
-        doubts: Rows = np.clip(beyond, 0.0, 1.0) * self.probability(log_odds)
+        """`probability`, but 0 where a row is as typical as four in five labels: for the gate."""
+        doubts: Rows = atypical(self.reference, log_odds) * self.probability(log_odds)
         return doubts
 
     def arrays(self) -> dict[str, Array]:
@@ -265,9 +259,19 @@ def different_rows(rows: Rows) -> Rows:
     return different if np.sum(counts == 1) < MIN_SINGLE_SHARE * len(rows) else rows
 
 
-def assumed_share(reference: Rows) -> float:
-    """A tenth, or less where labels would be unknown with a mean probability above 0.5 %."""
-    shares = ASSUMED_SHARE * 0.7 ** np.arange(40)
-    doubts = expit(reference[:, None] + logit(shares)).mean(0)
-    enough = np.flatnonzero(doubts <= MAX_MEAN_DOUBT)
+def atypical(reference: Rows, log_odds: Rows) -> Rows:
+    """0 where log odds are as low as those of four in five labels, 1 from the highest ones on."""
+    low, high = np.quantile(reference, TYPICAL)
+    beyond: Rows = np.clip((log_odds - low) / max(high - low, 1e-9), 0.0, 1.0)
+    return beyond
+
+
+def assumed_share(
+    reference: Rows, largest: float, max_doubt: float, weights: Rows | None = None
+) -> float:
+    """`largest`, or less where labels would be unknown with a higher mean probability."""
+    shares = largest * 0.7 ** np.arange(40)
+    each = expit(reference[:, None] + logit(shares))
+    doubts = (each if weights is None else each * weights[:, None]).mean(0)
+    enough = np.flatnonzero(doubts <= max_doubt)
     return float(shares[enough[0]] if len(enough) else shares[-1])
