@@ -9,6 +9,7 @@ from torch import Tensor
 import gpn
 from gpn.core.priors.ard import ARDPrior, RandomFeatures
 from gpn.core.priors.ard_evidence import learn_ard_prior, log_evidence_and_gradient
+from gpn.core.priors.linear_evidence import learn_linear_prior
 from gpn.core.types import as_generator
 from gpn.methods.gpn.model.kernel_generator import (
     FeatureSums,
@@ -159,6 +160,27 @@ def test_evidence_finds_which_column_matters_and_the_noise() -> None:
     assert min(scales[2:]) > 5 * scales[0]
     assert learnt.noise_std == pytest.approx(0.3, abs=0.05)
     assert learnt.at_edge == ()
+
+
+@pytest.mark.parametrize("n_columns", [3, 60])
+def test_linear_functions_have_the_evidence_of_their_kernel(n_columns: int) -> None:
+    """Fewer columns than labels, and more; the answer is the best of its neighbours."""
+    x = torch.randn(40, n_columns, generator=as_generator(0), dtype=torch.float64)
+    noise = 0.3 * torch.randn(40, 2, generator=as_generator(1), dtype=torch.float64)
+    y = x[:, :2] - 0.5 * x[:, 2:3] + noise
+    learnt = learn_linear_prior(x, y)
+
+    def evidence(linear: float, noise: float) -> float:
+        prior = learnt.prior.replace(linear=linear)
+        gram = prior.kernel(x, x) + (noise**2 + 1e-6) * torch.eye(40, dtype=x.dtype)
+        return log_evidence_and_gradient(gram, y)[0] / 40
+
+    linear, noise_std = learnt.prior.linear, learnt.noise_std
+    found = evidence(linear, noise_std)
+    assert learnt.log_evidence == pytest.approx(found, abs=5e-3)  # a height of e⁻¹⁰ is left out
+    neighbours = [(linear * 2, noise_std), (linear / 2, noise_std)]
+    neighbours += [(linear, noise_std * 1.5), (linear, noise_std / 1.5)]
+    assert all(evidence(*other) < found + 0.01 for other in neighbours)
 
 
 def test_columns_of_a_group_share_a_scale() -> None:

@@ -462,7 +462,7 @@ class GPNRegressor(GPNOptions, Regressor):
         x, targets = self._scaled(X), torch.from_numpy(y)
         threads = one_thread() if len(x) <= MAX_ONE_THREAD_LABELS else nullcontext()
         bar = progress_bar("GPN", show=True if self.verbose else None)
-        with meanwhile, threads, bar as on_progress:
+        with meanwhile, bar as on_progress:
             steps = iter(range(1, STEPS + 1))
 
             def on_step() -> None:
@@ -477,9 +477,10 @@ class GPNRegressor(GPNOptions, Regressor):
             train = None if self.device == "auto" else TrainConfig(device=self.device)
             method = GPN(config.replace(generator="closed-form", train=train))
             task = Task(x if found is None else found.x, targets)
-            self.posterior_ = method.fit(task, rng=seed, progress=False)
-            if found is not None:
-                self.posterior_.fit_report = self._choice_report(found, targets)
+            with threads:
+                self.posterior_ = method.fit(task, rng=seed, progress=False)
+                if found is not None:
+                    self.posterior_.fit_report = self._choice_report(found, targets)
         fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
         self._finish(fit, unseen_labels, np.arange(0))
 

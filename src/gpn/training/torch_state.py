@@ -5,10 +5,13 @@ Fits in several threads take turns, so that each computes what it would compute 
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 _lock = threading.RLock()
 
@@ -74,11 +77,29 @@ def matmul_precision(precision: str) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Small problems gain nothing from threads, and threads that wait for a busy core spin."""
-    with exclusive_torch_state():
+    """Small problems gain nothing from threads, and threads that wait for a busy core spin.
+
+    Those of numpy and scipy too, whatever thread calls these meanwhile.
+    """
+    with exclusive_torch_state(), threadpool_limits(1, user_api="blas"):
         before = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
             yield
         finally:
             torch.set_num_threads(before)
+
+
+def side_by_side(first: Callable[[], Any], *others: Callable[[], Any]) -> list[Any]:
+    """The results of computations that do not depend on each other.
+
+    Each has one of torch's threads, and together they have as many as torch would use. `first` runs
+    in this thread, and may train.
+    """
+    workers = torch.get_num_threads() - 1
+    with one_thread():
+        if workers < 1 or not others:
+            return [first(), *(other() for other in others)]
+        with ThreadPoolExecutor(workers) as executor:
+            submitted = [executor.submit(other) for other in others]
+            return [first(), *(one.result() for one in submitted)]

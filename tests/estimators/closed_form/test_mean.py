@@ -82,14 +82,6 @@ def test_unseen_labels_are_predicted_as_new_rows_are() -> None:
     np.testing.assert_allclose(cross_fit(x, y, LinearRegression(), unseen=unseen)[0], predicted)
 
 
-def test_hopeless_trees_are_given_up_after_a_fold() -> None:
-    x = RNG.normal(size=(60, 2))
-    steps = []
-    found = cross_fit(x, smooth(x)[:, None], max_error=1e-6, on_step=lambda: steps.append(1))
-    assert found is None
-    assert not steps
-
-
 def test_arrays_are_the_networks() -> None:
     made = FoldNetworks(3, (4, 8, 8, 2), as_generator(0))
     again = FoldNetworks.from_arrays(made.arrays(), 4, 2)

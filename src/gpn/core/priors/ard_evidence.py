@@ -57,16 +57,14 @@ def learn_ard_prior(
     groups: Sequence[int] | None = None,
     start: LearntPrior | None = None,
     mean_columns: int = 0,
-    linear_only: bool = False,
     scales_only: bool = False,
     activation: str = "erf",
 ) -> LearntPrior:
     """The prior of the largest evidence for labels of about unit variance.
 
     Columns of one group share a scale (`groups` has a number per column): those of one category.
-    A search may `start` from an earlier answer, also one for fewer columns. With `linear_only`
-    functions are linear, with one scale for all columns: ridge regression. With `scales_only` only
-    scales and noise are free, as in BoTorch's `SingleTaskGP`: for very few labels.
+    A search may `start` from an earlier answer, also one for fewer columns. With `scales_only`
+    only scales and noise are free, as in BoTorch's `SingleTaskGP`: for very few labels.
     """
     x, y = x.flatten(1).double(), y.double()
     if mean_columns:
@@ -74,11 +72,7 @@ def learn_ard_prior(
     if not bool((y != y[0]).any()):
         return usual_prior(x.shape[1], mean_columns)
     order = torch.randperm(len(x), generator=as_generator(0))[:MAX_LABELS].to(x.device)
-    if linear_only:
-        groups = [0] * x.shape[1]
-    options = _Options(
-        _groups(groups, x.shape[1]), mean_columns, linear_only, scales_only, activation
-    )
+    options = _Options(_groups(groups, x.shape[1]), mean_columns, scales_only, activation)
     search = _Search(x[order], y[order], options)
     point = search.start(start)
     if scales_only:
@@ -92,7 +86,7 @@ def learn_ard_prior(
 
 def usual_prior(n_columns: int, mean_columns: int = 0) -> LearntPrior:
     """What p(θ) expects, for labels that say nothing: one of them, or all of one value."""
-    scales = (math.exp(_usual_log_scale(n_columns)),) * n_columns
+    scales = (math.exp(usual_log_scale(n_columns)),) * n_columns
     height, bias, linear = (math.exp(mean) for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR))
     prior = ARDPrior(
         column_scales=scales, height=height, bias=bias, linear=linear, mean_columns=mean_columns
@@ -100,7 +94,7 @@ def usual_prior(n_columns: int, mean_columns: int = 0) -> LearntPrior:
     return LearntPrior(prior, math.exp(LOG_NOISE_MEAN / 2), math.nan)
 
 
-def _usual_log_scale(n_columns: int) -> float:
+def usual_log_scale(n_columns: int) -> float:
     return 0.5 * math.log(n_columns / 5)
 
 
@@ -115,11 +109,10 @@ def _groups(groups: Sequence[int] | None, n_columns: int) -> Tensor:
 
 @dataclass(frozen=True)
 class _Options:
-    """What a search may change: a scale for each group of columns, and more unless linear only."""
+    """What a search may change: a scale for each group of columns, and more unless scales only."""
 
     groups: Tensor
     mean_columns: int
-    linear_only: bool
     scales_only: bool
     activation: str
 
@@ -132,7 +125,7 @@ class _Search:
         self.n_scales = int(self.groups.max()) + 1
         self.identity = torch.eye(len(x), dtype=x.dtype, device=x.device)
         longer, noise = (LONGER, LOG_SMALL_NOISE) if options.scales_only else (0.0, LOG_NOISE)
-        self.usual_scale = _usual_log_scale(x.shape[1]) + longer
+        self.usual_scale = usual_log_scale(x.shape[1]) + longer
         means = [self.usual_scale] * self.n_scales
         means += [mean for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, noise)]
         stds = [LOG_SCALE_STD] * self.n_scales
@@ -156,8 +149,6 @@ class _Search:
     def bounds(self) -> list[tuple[float, float]]:
         scale = self.usual_scale - LOG_SCALE_RANGE, self.usual_scale + LOG_SCALE_RANGE
         height, bias, linear, noise = LOG_RANGES
-        if self.options.linear_only:
-            height = (height[0], height[0])
         if self.options.scales_only:
             height, linear = (0.0, 0.0), (linear[0], linear[0])
         if self.options.mean_columns:  # errors of another model are no smooth function of the rows

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpn.core.priors.ard_evidence import LearntPrior, learn_ard_prior, usual_prior
+from gpn.core.priors.linear_evidence import learn_linear_prior
 from gpn.core.types import as_generator
 from gpn.core.warnings import SearchWarning, warn_caller
 from gpn.estimators.closed_form.mean import FOLDS, MAX_TARGETS, MIN_LABELS, MeanModel, cross_fit
@@ -18,6 +20,7 @@ from gpn.estimators.intervals.label_noise import student_loss
 from gpn.methods.gpn.fit_report import UnseenLabels
 from gpn.methods.gpn.fitting.closed_form import unseen_rows
 from gpn.methods.gpn.model.kernel_generator import condition_exactly, leave_one_out
+from gpn.training.torch_state import side_by_side
 
 Rows = NDArray[np.float64]
 OnStep = Callable[[], None]
@@ -40,6 +43,17 @@ class Choice:
     score: float = math.nan  # negative log score per label, left out one by one
     squared_error: float = math.nan  # of such labels
 
+    def scored(self, y: Tensor) -> "Choice":
+        """With how it predicts labels that are left out one by one."""
+        residuals, variance = _left_out(self.learnt, self.x, y)
+        total = variance + self.learnt.noise_std**2
+        losses = [
+            student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
+            for residual, spread in zip(residuals.T, total.T, strict=True)
+        ]
+        error = float(np.mean(residuals**2))
+        return replace(self, score=float(np.mean(losses)), squared_error=error)
+
 
 def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     """The best of: no mean model, one as a column of the kernel, one as the prior's mean.
@@ -50,29 +64,25 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     """
     if len(y) < 2 or not bool((y != y[0]).any()):
         return Choice(x, usual_prior(x.shape[1]), None)
-    choices = [_scored(x, y, None, None)]
-    if len(y) >= MIN_COSINE_LABELS:
-        choices.append(_scored(x, y, None, None, activation="cos"))
-    start = _best(choices).learnt
-    choices.append(_scored(x, y, None, None, linear_only=True))
-    alone = _best(choices)
-    on_step()
+    activations = ["erf", "cos"] if len(y) >= MIN_COSINE_LABELS else ["erf"]
+    searches = [partial(_nonlinear, x, y, start=activation) for activation in activations]
+    searches.append(partial(_linear, x, y))
     model = None if isinstance(mean, str) else mean
     too_little = len(y) < MIN_LABELS or y.shape[1] > MAX_TARGETS
     if mean is None or (model is None and too_little):
-        return alone
+        return _best(side_by_side(*searches))
     unseen = unseen_rows(len(y)).numpy()
-    max_error = HOPELESS * alone.squared_error if model is None else math.inf
-    found = cross_fit(
-        X, x.numpy(), y.numpy(), model, unseen=unseen, max_error=max_error, on_step=on_step
-    )
-    if found is None:
+    fit_mean = partial(cross_fit, X, x.numpy(), y.numpy(), model, unseen=unseen, on_step=on_step)
+    (predicted, fitted), *choices = side_by_side(fit_mean, *searches)
+    on_step()
+    alone, column = _best(choices), torch.from_numpy(predicted).to(x)
+    error = float((column - y).square().mean())
+    if model is None and error > HOPELESS * alone.squared_error:
         return alone
-    column, fitted = torch.from_numpy(found[0]).to(x), found[1]
-    both = torch.cat([x, column], dim=1)
-    for as_mean in (False, True):
-        choices.append(_scored(both, y, replace(fitted, as_mean=as_mean), start))
-        on_step()
+    both, start = torch.cat([x, column], dim=1), _best(choices[:-1]).learnt
+    uses = [replace(fitted, as_mean=as_mean) for as_mean in (False, True)]
+    choices += side_by_side(*(partial(_nonlinear, both, y, use, start=start) for use in uses))
+    on_step()
     return _best(choices)
 
 
@@ -116,49 +126,38 @@ def cross_validated(choice: Choice, y: Tensor) -> UnseenLabels:
         if min(len(fold), len(rest)) == 0:
             continue
         x, targets = choice.x[rest], y[rest]
-        learnt = learn_ard_prior(
-            x,
-            targets,
-            start=choice.learnt,
-            mean_columns=columns,
-            linear_only=choice.linear_only,
-            activation=choice.learnt.prior.activation,
+        learnt = (
+            learn_linear_prior(x, targets)
+            if choice.linear_only
+            else learn_ard_prior(
+                x,
+                targets,
+                start=choice.learnt,
+                mean_columns=columns,
+                activation=choice.learnt.prior.activation,
+            )
         )
         generator = condition_exactly(learnt.prior, x.double(), targets.double(), learnt.noise_std)
         means[fold], variances[fold] = generator.moments(choice.x[fold].double())
     return UnseenLabels(torch.arange(len(y)), means, variances)
 
 
-def _scored(
-    x: Tensor,
-    y: Tensor,
-    mean: MeanModel | None,
-    start: LearntPrior | None,
-    *,
-    linear_only: bool = False,
-    activation: str = "erf",
+def _nonlinear(
+    x: Tensor, y: Tensor, mean: MeanModel | None = None, *, start: LearntPrior | str
 ) -> Choice:
-    """A prior by evidence, and how it predicts labels that are left out one by one.
-
-    A search that starts from an earlier answer has its activation.
-    """
-    columns = y.shape[1] if mean is not None and mean.as_mean else 0
+    """A prior by evidence; its search starts from an earlier answer, or with an activation."""
     learnt = learn_ard_prior(
         x,
         y,
-        start=start,
-        mean_columns=columns,
-        linear_only=linear_only,
-        activation=activation if start is None else start.prior.activation,
+        start=None if isinstance(start, str) else start,
+        mean_columns=y.shape[1] if mean is not None and mean.as_mean else 0,
+        activation=start if isinstance(start, str) else start.prior.activation,
     )
-    residuals, variance = _left_out(learnt, x, y)
-    total = variance + learnt.noise_std**2
-    losses = [
-        student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
-        for residual, spread in zip(residuals.T, total.T, strict=True)
-    ]
-    error = float(np.mean(residuals**2))
-    return Choice(x, learnt, mean, linear_only, float(np.mean(losses)), error)
+    return Choice(x, learnt, mean).scored(y)
+
+
+def _linear(x: Tensor, y: Tensor) -> Choice:
+    return Choice(x, learn_linear_prior(x, y), None, linear_only=True).scored(y)
 
 
 def _left_out(learnt: LearntPrior, x: Tensor, y: Tensor) -> tuple[Rows, Rows]:

@@ -4,7 +4,6 @@ Predictions of labeled rows come from a model that has not seen them, so that th
 how far they can be trusted; a new row gets the mean prediction of all folds.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,16 +64,14 @@ def cross_fit(
     model: Any,
     *,
     unseen: Index,
-    max_error: float = math.inf,
     on_step: Callable[[], None],
-) -> tuple[Rows, MeanModel] | None:
+) -> tuple[Rows, MeanModel]:
     """Predictions of each label by models that have not seen it, and the model of new rows.
 
     A label is predicted by the model without its fold; those of `unseen`, which are in no fold, by
     the mean of all models, as new rows are. Without a `model` these are boosted trees, and
     networks too where labels are too many for an exact posterior; non-negative least squares weighs
-    the two. None where boosted trees alone have a larger squared error than `max_error` in the
-    first fold: the other folds would be a waste of time.
+    the two.
     """
     seen = np.setdiff1d(np.arange(len(X)), unseen)
     folds = [(seen[rest], seen[fold]) for rest, fold in folds_of(X[seen])]
@@ -83,9 +80,6 @@ def cross_fit(
     for rest, fold in folds:
         fitted.append(_fitted(X[rest], y[rest], model, len(X)))
         predicted[fold] = _predicted(fitted[-1], X[fold])
-        error = float(np.mean((y[fold] - predicted[fold]) ** 2))
-        if len(fitted) == 1 and error > max_error and not has_networks:
-            return None
         on_step()
     if len(unseen):
         predicted[unseen] = np.mean([_predicted(models, X[unseen]) for models in fitted], axis=0)

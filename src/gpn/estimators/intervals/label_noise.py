@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.special import betaln
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import KFold
 
@@ -113,10 +114,10 @@ def _factor_and_freedom(scaled: Rows) -> tuple[float, float]:
     best = (math.inf, 1.0, math.inf)
     held = np.quantile(np.abs(scaled), MIN_COVERAGE)
     too_much = np.quantile(np.abs(scaled), MAX_COVERAGE) if len(scaled) > FEW_LABELS else math.inf
+    squares = scaled[:, None] ** 2 / FACTORS**2
     for freedom in FREEDOMS:
         least = held / stats.t.ppf(0.975, freedom)
-        spread = scaled[:, None] / FACTORS
-        losses = np.log(FACTORS) * len(scaled) - stats.t.logpdf(spread, freedom).sum(0)
+        losses = _student_losses(squares, freedom)
         losses += 0.5 * (np.log(FACTORS) / FACTOR_SPREAD) ** 2
         losses += 0.0 if math.isinf(freedom) else TAIL_PENALTY
         most = max(too_much / stats.t.ppf(0.975, freedom), least * FACTORS[1] / FACTORS[0])
@@ -125,6 +126,16 @@ def _factor_and_freedom(scaled: Rows) -> tuple[float, float]:
         lowest = int(losses.argmin())
         best = min(best, (float(losses[lowest]), float(FACTORS[lowest]), freedom))
     return best[1], best[2]
+
+
+def _student_losses(squares: Rows, freedom: float) -> Rows:
+    """−log density of all residuals together, for each of `FACTORS`, by their scaled squares."""
+    scale = len(squares) * np.log(FACTORS)
+    if math.isinf(freedom):
+        return scale + 0.5 * (squares.sum(0) + len(squares) * math.log(2 * math.pi))
+    constant = betaln(freedom / 2, 0.5) + math.log(freedom) / 2
+    tails = (freedom + 1) / 2 * np.log1p(squares / freedom).sum(0)
+    return scale + tails + len(squares) * constant
 
 
 def _learn_varying(x: Rows, scaled: Rows) -> tuple[Rows, Trees | None]:
