@@ -42,10 +42,11 @@ OUTLIERS_PER_LABEL = 2
 OUTLIERS = 400, 3000
 CLIP = 1e-3  # of the trees' probabilities
 CAP = float(logit(1 - CLIP))
-TYPICAL = 0.8, 0.95  # quantiles of the labels' log odds between which the gate begins
+# Quantiles of the labels' log odds between which the gate begins, without and with a pool.
+TYPICAL, POOL_TYPICAL = (0.8, 0.95), (0.5, 0.95)
 ASSUMED_SHARE = 0.1
 MAX_POOL_SHARE = 0.3
-MAX_MEAN_DOUBT, MAX_POOL_DOUBT = 0.005, 0.025  # of labels, without and with a pool
+MAX_MEAN_DOUBT, MAX_POOL_DOUBT = 0.005, 0.05  # of labels, without and with a pool
 FAR = np.log(3.0)  # log distance beyond the furthest label from which on a row is unknown
 
 
@@ -147,7 +148,7 @@ class Detector:
         if new is not None:
             found = found._with_pool(every[:MAX_POOL], (new - shift) / scale, rng)
         share = assumed_share(found.reference, ASSUMED_SHARE, MAX_MEAN_DOUBT)
-        weights = atypical(found.reference, found.reference)
+        weights = found.atypical(found.reference)
         if found.pool is not None and new is not None and pool is not None:
             in_pool = found.pool.unlike_share * len(new) / min(len(pool), MAX_POOL)
             largest = min(max(in_pool, 1e-6), MAX_POOL_SHARE)
@@ -186,9 +187,19 @@ class Detector:
         return moved
 
     def doubt(self, log_odds: Rows) -> Rows:
-        """`probability`, but 0 where a row is as typical as four in five labels: for the gate."""
-        doubts: Rows = atypical(self.reference, log_odds) * self.probability(log_odds)
+        """`probability`, but 0 where a row is as typical as most labels: for the gate."""
+        doubts: Rows = self.atypical(log_odds) * self.probability(log_odds)
         return doubts
+
+    def atypical(self, log_odds: Rows) -> Rows:
+        """0 where log odds are as low as those of most labels, 1 from the highest ones on.
+
+        With a pool the trees have seen real rows of both kinds, and the gate begins earlier.
+        """
+        ends = TYPICAL if self.pool is None else POOL_TYPICAL
+        low, high = np.quantile(self.reference, ends)
+        beyond: Rows = np.clip((log_odds - low) / max(high - low, 1e-9), 0.0, 1.0)
+        return beyond
 
     def arrays(self) -> dict[str, Array]:
         """Everything, by name; distances are computed again from the labels."""
@@ -257,13 +268,6 @@ def different_rows(rows: Rows) -> Rows:
     """
     different, counts = np.unique(rows, axis=0, return_counts=True)
     return different if np.sum(counts == 1) < MIN_SINGLE_SHARE * len(rows) else rows
-
-
-def atypical(reference: Rows, log_odds: Rows) -> Rows:
-    """0 where log odds are as low as those of four in five labels, 1 from the highest ones on."""
-    low, high = np.quantile(reference, TYPICAL)
-    beyond: Rows = np.clip((log_odds - low) / max(high - low, 1e-9), 0.0, 1.0)
-    return beyond
 
 
 def assumed_share(
