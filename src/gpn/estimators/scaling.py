@@ -27,7 +27,8 @@ CODES = np.array([sign * code for code in (*NINES, *TENS, *LIMITS) for sign in (
 MAX_NAMED_COLUMNS = 3
 NORMAL_SPREAD = 2.563  # from the first decile to the ninth, of N(0, 1)
 MIN_SPREAD = 0.1  # of the standard deviation; a column of mostly one value is scaled by the latter
-LONG_TAIL, BEND = 6.0, 3.0
+LONG_TAIL, BEND, BEYOND = 6.0, 3.0, 10.0
+MIN_PIXELS, NEARLY = 16, 0.8
 
 
 class SentinelWarning(GPNWarning):
@@ -70,7 +71,9 @@ class Scale:
     def robust(cls, values: Rows) -> "Scale":
         """By median and quantiles of labeled rows, which no single row can spoil.
 
-        A column with long tails is bent, so that its few largest values do not lie alone.
+        A column with long tails is bent, so that its few largest values do not lie alone, and any
+        column ten times further out than all labels: no cell that is typed wrong is extrapolated.
+        Columns of one unit share a scale: else a pixel that is hardly ever lit outweighs others.
         """
         plain = cls.of(values)
         tenth, median, last = np.quantile(values, [0.1, 0.5, 0.9], axis=0)
@@ -78,8 +81,11 @@ class Scale:
         wide = spread > MIN_SPREAD * plain.scale
         scale = np.where(wide, spread, plain.scale)
         shift = np.where(wide, median, plain.shift)
+        of_one_unit = share_a_unit(values)
+        if of_one_unit.any():
+            scale = np.where(of_one_unit, np.sqrt(np.mean(scale[of_one_unit] ** 2)), scale)
         longest = np.abs((values - shift) / scale).max(0)
-        return cls(shift, scale, np.where(longest > LONG_TAIL, BEND, np.inf))
+        return cls(shift, scale, np.where(longest > LONG_TAIL, BEND, BEYOND * longest))
 
     def apply(self, values: Rows) -> Rows:
         z = (values - self.shift) / self.scale
@@ -109,6 +115,18 @@ class Sentinel:
         return (
             f"{self.code:g} in {self.count} of {self.total} rows, {far:.3g} standard deviations off"
         )
+
+
+def share_a_unit(values: Rows) -> NDArray[np.bool_]:
+    """Which columns are like pixels: many, from one smallest value to, mostly, one largest."""
+    low, high = values.min(0), values.max(0)
+    varies = high > low
+    usual = np.median(low[varies]) if varies.any() else 0.0
+    alike: NDArray[np.bool_] = varies & (low == usual)
+    if alike.sum() < max(MIN_PIXELS, values.shape[1] / 2):
+        return np.zeros_like(alike)
+    reach = high[alike] - usual
+    return alike if np.median(reach) > NEARLY * reach.max() else np.zeros_like(alike)
 
 
 def scale_of_rows(
