@@ -314,8 +314,7 @@ class Regressor(RegressorMixin, Estimator):
         noise = None if noise_std is None else noise_std**2
         prior = getattr(getattr(self.posterior_, "config", None), "prior", None)
         n_parameters = 0
-        is_left_out = others is None and len(unseen.rows) > MAX_CROSS_VALIDATED
-        if isinstance(prior, ARDPrior) and is_left_out:
+        if isinstance(prior, ARDPrior) and len(unseen.rows) > MAX_CROSS_VALIDATED:
             n_parameters = len(set(prior.column_scales))
         more = [None] * task.n_outputs if others is None else _residuals(task, others)
         return tuple(
