@@ -81,6 +81,18 @@ def test_the_command_lines_figures_are_those_of_its_file() -> None:
     assert claim in " ".join(README.split())
 
 
+def test_the_classes_that_it_loses_are_those_of_its_files() -> None:
+    def nll(table: str, method: str) -> float:
+        path = RESULTS / "classes" / table / f"{method}.json"
+        return float(json.loads(path.read_text())["metrics"]["nll/50"]["mean"])
+
+    iris, wine = (
+        f"{nll(table, 'logistic-regression'):.3f} against {nll(table, 'gpn'):.3f}"
+        for table in ("iris", "wine")
+    )
+    assert f"NLL {iris}, and {wine}. On the other ten" in " ".join(README.split())
+
+
 def benchmark(name: str) -> dict[str, float]:
     path = ROOT / "benchmarks" / "results" / f"{name}.json"
     return {row["what"]: row["value"] for row in json.loads(path.read_text())["rows"]}

@@ -51,7 +51,7 @@ MIN_NOISE_LABELS = 10
 MAX_PRIOR_ROWS = 200
 MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE = 2.0, 4.0
 MAX_ONE_THREAD_LABELS = 1000
-STEPS = FOLDS + 3  # of a fit in closed form: three priors, and the folds of a mean model
+STEPS = FOLDS + 2  # of a fit in closed form: the folds of a mean model, and priors twice
 NUMERIC = {"y_numeric": True, "multi_output": True}  # checks of y
 
 Moments = tuple[Outputs, Outputs]

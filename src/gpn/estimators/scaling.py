@@ -85,7 +85,9 @@ class Scale:
         if of_one_unit.any():
             scale = np.where(of_one_unit, np.sqrt(np.mean(scale[of_one_unit] ** 2)), scale)
         longest = np.abs((values - shift) / scale).max(0)
-        return cls(shift, scale, np.where(longest > LONG_TAIL, BEND, BEYOND * longest))
+        return cls(
+            shift, scale, np.where(longest > LONG_TAIL, BEND, BEYOND * np.maximum(longest, 1.0))
+        )
 
     def apply(self, values: Rows) -> Rows:
         z = (values - self.shift) / self.scale

@@ -1,4 +1,4 @@
-"""Torch's global state (random generators, matmul precision), changed and restored.
+"""Torch's global state (random generators, matmul precision, threads), changed and restored.
 
 Fits in several threads take turns, so that each computes what it would compute alone.
 """

@@ -70,7 +70,9 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     model = None if isinstance(mean, str) else mean
     too_little = len(y) < MIN_LABELS or y.shape[1] > MAX_TARGETS
     if mean is None or (model is None and too_little):
-        return _best(side_by_side(*searches))
+        choices = side_by_side(*searches)
+        on_step()
+        return _best(choices)
     unseen = unseen_rows(len(y)).numpy()
     fit_mean = partial(cross_fit, X, x.numpy(), y.numpy(), model, unseen=unseen, on_step=on_step)
     (predicted, fitted), *choices = side_by_side(fit_mean, *searches)
