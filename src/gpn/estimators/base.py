@@ -162,7 +162,8 @@ class Estimator(BaseEstimator):
         self.detector_, self.gate_variance_ = None, GATE_VARIANCE
         if X.ndim != 2:
             return
-        rows = different_rows(to_numpy(Estimator._scaled(self, X)))
+        rows = to_numpy(Estimator._scaled(self, X))
+        rows = rows[different_rows(rows)]
         if len(rows) >= MIN_LABELS:
             self.detector_ = Detector.fit(rows, some_pool_rows(pool, seed), seed)
 
@@ -247,6 +248,16 @@ class Estimator(BaseEstimator):
         if self.detector_ is None or not self._has_gate:
             return torch.ones(len(x), device=x.device, dtype=torch.float64)
         return torch.from_numpy(1 - self.detector_.doubt(self._log_odds(x))).to(x.device)
+
+    def _label_doubt(self, x: Tensor, numbers: Array) -> Array | None:
+        """1 − P(known | x) of the labels `numbers`, by a detector that has not seen them."""
+        detector = self.detector_
+        if detector is None or detector.fitted_labels is None:
+            return None
+        rows = to_numpy(x[:, : self.n_features_in_].double())
+        if len(detector.fitted_labels.order) != len(rows):
+            return None  # copies were taken together
+        return detector.doubt(detector.label_log_odds(rows, numbers))
 
     def _log_odds(self, x: Tensor) -> Array:
         """The detector's log odds at scaled rows."""

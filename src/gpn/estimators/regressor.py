@@ -316,11 +316,26 @@ class Regressor(RegressorMixin, Estimator):
         n_parameters = 0
         if isinstance(prior, ARDPrior) and len(unseen.rows) > MAX_CROSS_VALIDATED:
             n_parameters = len(set(prior.column_scales))
-        more = [None] * task.n_outputs if others is None else _residuals(task, others)
+        columns = self._residuals(task, unseen, has_gate=self._has_gate)
+        more = [None] * task.n_outputs if others is None else self._residuals(task, others)
         return tuple(
             learn_label_noise(column, noise, n_parameters=n_parameters, others=other)
-            for column, other in zip(_residuals(task, unseen), more, strict=True)
+            for column, other in zip(columns, more, strict=True)
         )
+
+    def _residuals(
+        self, task: Task, found: UnseenLabels, *, has_gate: bool = False
+    ) -> list[Residuals]:
+        """What was missed at some labels, target by target."""
+        rows = found.rows.cpu()
+        x = to_numpy(task.x_obs[rows].double())
+        gaps = to_numpy(task.y_obs[rows].double() - found.mean.to(task.y_obs.device).double())
+        variances = to_numpy(found.variance.double())
+        doubt = self._label_doubt(task.x_obs, to_numpy(rows)) if has_gate else None
+        return [
+            Residuals(x, *columns, doubt, self.gate_variance_)
+            for columns in zip(gaps.T, variances.T, strict=True)
+        ]
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Functions of the posterior at the rows: ``(n, s)``, or ``(n, o, s)``."""
@@ -352,15 +367,6 @@ class Regressor(RegressorMixin, Estimator):
     def _without_axis(self, values: Array) -> Array:
         """A single target loses its axis where y had none."""
         return values[..., 0] if self._flat else values
-
-
-def _residuals(task: Task, found: UnseenLabels) -> list[Residuals]:
-    """What was missed at some labels, target by target."""
-    rows = found.rows.cpu()
-    x = to_numpy(task.x_obs[rows].double())
-    gaps = to_numpy(task.y_obs[rows].double() - found.mean.to(task.y_obs.device).double())
-    variances = to_numpy(found.variance.double())
-    return [Residuals(x, *columns) for columns in zip(gaps.T, variances.T, strict=True)]
 
 
 def prior_variance(posterior: Posterior, x: Tensor) -> float:

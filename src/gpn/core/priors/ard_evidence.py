@@ -24,8 +24,11 @@ from gpn.core.types import Inputs, Outputs, as_generator
 Parameters = NDArray[np.float64]
 
 MAX_LABELS = 1000
+LABELS_PER_SCALE, MAX_WIDE_LABELS = 12, 1500  # of wide tables, whose scales need more labels
 MAX_FIRST_LABELS = 300  # the search begins on these, where a step costs a thirtieth
 FIRST_STEPS, STEPS = 20, 12
+SCALES_PER_STEP = 6  # and more steps
+MAX_NARROW = 40  # columns
 MAX_SCALES = 200  # wider rows, such as embeddings and pixels, have one scale
 JITTER = 1e-6
 MIN_NOISE_SHARE = 0.1
@@ -71,17 +74,22 @@ def learn_ard_prior(
         y = y - x[:, -mean_columns:]
     if not bool((y != y[0]).any()):
         return usual_prior(x.shape[1], mean_columns)
-    order = torch.randperm(len(x), generator=as_generator(0))[:MAX_LABELS].to(x.device)
+    order = torch.randperm(len(x), generator=as_generator(0)).to(x.device)
     options = _Options(_groups(groups, x.shape[1]), mean_columns, scales_only, activation)
+    n_scales = int(options.groups.max()) + 1
+    is_wide = n_scales > MAX_NARROW and start is None
+    wide_labels = min(max(LABELS_PER_SCALE * n_scales, MAX_LABELS), MAX_WIDE_LABELS)
+    order = order[: wide_labels if is_wide else MAX_LABELS]
     search = _Search(x[order], y[order], options)
     point = search.start(start)
     if scales_only:
         return search.answer(search.best_of(point, FIRST_STEPS + 2 * STEPS))
+    steps = STEPS + (n_scales // SCALES_PER_STEP if is_wide else 0)
     if start is None and len(x) > 1.5 * MAX_FIRST_LABELS:
         few = order[:MAX_FIRST_LABELS]
         point = _Search(x[few], y[few], options).run(point, FIRST_STEPS)
-        return search.answer(search.run(point, STEPS))
-    return search.answer(search.run(point, STEPS if start is not None else FIRST_STEPS + STEPS))
+        return search.answer(search.run(point, steps))
+    return search.answer(search.run(point, STEPS if start is not None else FIRST_STEPS + steps))
 
 
 def usual_prior(n_columns: int, mean_columns: int = 0) -> LearntPrior:

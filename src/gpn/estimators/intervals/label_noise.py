@@ -8,15 +8,19 @@ differs from row to row, and long tails all show in the residuals of unseen labe
 with Student's t, a factor c, and a factor h(x) from boosted trees where held-out likelihood asks
 for it: trees for the square of a residual, or for its logarithm, which long tails disturb less.
 v̂ is the largest variance among known rows: what exceeds it is never shrunk.
+
+Where predictions have a gate, c and ν are those of the mixture: rows that it doubts have wide
+intervals already, and the others need not be wider to make up for them.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.special import betaln
+from scipy.special import betaln, ndtr, stdtr
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import KFold
 
@@ -60,14 +64,34 @@ class LabelNoise:
 
 @dataclass(frozen=True)
 class Residuals:
-    """y − m of labels that the posterior has not seen, and the function's variance there."""
+    """y − m of labels that the posterior has not seen, and the function's variance there.
+
+    doubt: 1 − P(known | x) there; None without a gate. prior_variance: v₀, the function's variance
+    where rows are unknown.
+    """
 
     x: Rows
     residuals: Rows
     variance: Rows
+    doubt: Rows | None = None
+    prior_variance: float = 0.0
 
     def scaled(self, noise_variance: float) -> Rows:
         return self.residuals / np.sqrt(np.maximum(self.variance + noise_variance, 1e-12))
+
+    def wider(self, noise_variance: float) -> Rows:
+        """The deviation of a label where its row is unknown, over that where it is known."""
+        unknown = np.maximum(self.variance, self.prior_variance) + noise_variance
+        ratio: Rows = np.sqrt(unknown / np.maximum(self.variance + noise_variance, 1e-12))
+        return ratio
+
+
+@dataclass(frozen=True)
+class Gate:
+    """(1 − doubt) · t + doubt · N(0, wider²): the distribution of scaled residuals."""
+
+    doubt: Rows
+    wider: Rows
 
 
 def learn_label_noise(
@@ -77,7 +101,7 @@ def learn_label_noise(
     n_parameters: int = 0,
     others: Residuals | None = None,
 ) -> LabelNoise:
-    """From residuals of unseen labels; `others`, whose size is less certain, join for h(x) alone.
+    """From residuals of unseen labels; `others`, whose size is less certain, tell all but size.
 
     `n_parameters` were fitted to these labels all the same, the prior's scales among them, so that
     new residuals are larger: their variance is about 1 + p/n times as large.
@@ -86,15 +110,25 @@ def learn_label_noise(
         noise_variance = _noise_variance(unseen.residuals, unseen.variance)
     every = [unseen] if others is None else [unseen, others]
     x = np.concatenate([each.x for each in every])
-    scaled = np.concatenate([each.scaled(noise_variance) for each in every])
+    parts = [each.scaled(noise_variance) for each in every]
+    scaled = np.concatenate([part * (_size(parts[0]) / _size(part)) for part in parts])
     factors, varying = np.ones(len(x)), None
     if len(x) >= MIN_VARYING_LABELS:
         factors, varying = _learn_varying(x, scaled)
-    n = len(unseen.x)
-    factor, freedom = _factor_and_freedom(scaled[:n] / np.sqrt(factors[:n]))
+    scaled, n = scaled / np.sqrt(factors), len(unseen.x)
+    gate = None
+    if unseen.doubt is not None:
+        gate = Gate(unseen.doubt, unseen.wider(noise_variance) / np.sqrt(factors[:n]))
+    freedoms = FREEDOMS if others is None else (_factor_and_freedom(scaled)[1],)
+    factor, freedom = _factor_and_freedom(scaled[:n], gate, freedoms)
     factor *= math.sqrt(1 + n_parameters / n)
     known = max(float(np.quantile(unseen.variance, KNOWN_SHARE)), 1e-12)
     return LabelNoise(noise_variance, factor, freedom, known, varying)
+
+
+def _size(scaled: Rows) -> float:
+    """The geometric mean, which a long tail hardly changes."""
+    return float(np.exp(np.log(np.maximum(np.abs(scaled), 1e-6)).mean()))
 
 
 def _noise_variance(residuals: Rows, variance: Rows) -> float:
@@ -104,7 +138,9 @@ def _noise_variance(residuals: Rows, variance: Rows) -> float:
     return float(grid[np.argmin((residuals[:, None] ** 2 / total + np.log(total)).mean(0))])
 
 
-def _factor_and_freedom(scaled: Rows) -> tuple[float, float]:
+def _factor_and_freedom(
+    scaled: Rows, gate: Gate | None = None, freedoms: Sequence[float] = FREEDOMS
+) -> tuple[float, float]:
     """c and ν of the largest likelihood, with a mild prior for c = 1 and short tails.
 
     Residuals that are no Student's t have a likeliest c whose intervals hold too little, or too
@@ -112,30 +148,61 @@ def _factor_and_freedom(scaled: Rows) -> tuple[float, float]:
     95 %, and at most `MAX_COVERAGE` where labels are many enough to tell.
     """
     best = (math.inf, 1.0, math.inf)
-    held = np.quantile(np.abs(scaled), MIN_COVERAGE)
-    too_much = np.quantile(np.abs(scaled), MAX_COVERAGE) if len(scaled) > FEW_LABELS else math.inf
+    most = MAX_COVERAGE if len(scaled) > FEW_LABELS else 1.0
     squares = scaled[:, None] ** 2 / FACTORS**2
-    for freedom in FREEDOMS:
-        least = held / stats.t.ppf(0.975, freedom)
+    for freedom in freedoms:
         losses = _student_losses(squares, freedom)
+        losses = losses.sum(0) if gate is None else _gated_losses(losses, scaled, gate)
         losses += 0.5 * (np.log(FACTORS) / FACTOR_SPREAD) ** 2
         losses += 0.0 if math.isinf(freedom) else TAIL_PENALTY
-        most = max(too_much / stats.t.ppf(0.975, freedom), least * FACTORS[1] / FACTORS[0])
-        allowed = (min(least, FACTORS[-1]) <= FACTORS) & (max(most, FACTORS[0]) >= FACTORS)
+        held = _coverage(scaled, freedom, gate)
+        enough = held >= MIN_COVERAGE
+        enough[-1] = True
+        first = int(enough.argmax())
+        allowed = enough & (held <= most)
+        allowed[first : first + 2] = True
         losses = np.where(allowed, losses, math.inf)
         lowest = int(losses.argmin())
         best = min(best, (float(losses[lowest]), float(FACTORS[lowest]), freedom))
     return best[1], best[2]
 
 
+def _coverage(scaled: Rows, freedom: float, gate: Gate | None) -> Rows:
+    """The share of residuals in their central 95 % interval, for each of `FACTORS`."""
+    sizes = np.abs(scaled)
+    if gate is None:
+        ends = FACTORS * stats.t.ppf(0.975, freedom)
+        inside: Rows = np.searchsorted(np.sort(sizes), ends, side="right") / len(sizes)
+        return inside
+    within = 2 * _student_cdf(sizes[:, None] / FACTORS, freedom) - 1
+    unknown = 2 * ndtr(sizes[:, None] / np.maximum(gate.wider[:, None], FACTORS)) - 1
+    doubt = gate.doubt[:, None]
+    covered: Rows = ((1 - doubt) * within + doubt * unknown <= 0.95).mean(0)
+    return covered
+
+
+def _student_cdf(values: Rows, freedom: float) -> Rows:
+    found: Rows = ndtr(values) if math.isinf(freedom) else stdtr(freedom, values)
+    return found
+
+
+def _gated_losses(losses: Rows, scaled: Rows, gate: Gate) -> Rows:
+    """−log density of the mixture, for each of `FACTORS`, by that of its first part."""
+    wider = np.maximum(gate.wider[:, None], FACTORS)
+    unknown = -0.5 * (scaled[:, None] / wider) ** 2 - np.log(wider * math.sqrt(2 * math.pi))
+    doubt = np.clip(gate.doubt[:, None], 1e-12, 1 - 1e-12)
+    both = np.logaddexp(np.log1p(-doubt) - losses, np.log(doubt) + unknown)
+    total: Rows = -both.sum(0)
+    return total
+
+
 def _student_losses(squares: Rows, freedom: float) -> Rows:
-    """−log density of all residuals together, for each of `FACTORS`, by their scaled squares."""
-    scale = len(squares) * np.log(FACTORS)
+    """−log density of each residual, for each of `FACTORS`, by their scaled squares."""
+    scale = np.log(FACTORS)
     if math.isinf(freedom):
-        return scale + 0.5 * (squares.sum(0) + len(squares) * math.log(2 * math.pi))
+        return scale + 0.5 * (squares + math.log(2 * math.pi))
     constant = betaln(freedom / 2, 0.5) + math.log(freedom) / 2
-    tails = (freedom + 1) / 2 * np.log1p(squares / freedom).sum(0)
-    return scale + tails + len(squares) * constant
+    return scale + (freedom + 1) / 2 * np.log1p(squares / freedom) + constant
 
 
 def _learn_varying(x: Rows, scaled: Rows) -> tuple[Rows, Trees | None]:

@@ -115,12 +115,22 @@ def tree_log_odds(trees: Trees, inputs: Rows) -> Rows:
 
 
 @dataclass(frozen=True)
+class FittedLabels:
+    """The order in which labels were taken, cross-fitted log odds of the first of them, and how
+    many trees have seen."""
+
+    order: NDArray[np.int64]
+    log_odds: Rows
+    n_seen: int
+
+
+@dataclass(frozen=True)
 class Detector:
     """Log odds and probabilities that rows are unlike the labeled ones.
 
     part: the part of each label, of those that are stored. reference: log odds of these labels,
     sorted. share: the assumed share of outliers among new rows; that of the pool, where it holds
-    some.
+    some. fitted_labels: what a fit remembers of its labels, which is not stored.
     """
 
     shift: Rows
@@ -131,6 +141,7 @@ class Detector:
     reference: Rows
     share: float
     pool: PoolOdds | None = None
+    fitted_labels: "FittedLabels | None" = None
 
     @classmethod
     def fit(cls, rows: Rows, pool: Rows | None, seed: int) -> "Detector":
@@ -138,7 +149,8 @@ class Detector:
         rng = np.random.default_rng(seed)
         shift, std = rows.mean(0), rows.std(0)
         scale = np.where(std > 0, std, 1.0)
-        every = (rows[rng.permutation(len(rows))] - shift) / scale
+        order = rng.permutation(len(rows))
+        every = (rows[order] - shift) / scale
         labels = every[:MAX_LABELS]
         part = np.arange(len(labels)) % PARTS
         members = tuple(Member.fit(labels[~np.isin(part, pair)], rng) for pair in PAIRS)
@@ -153,7 +165,25 @@ class Detector:
             in_pool = found.pool.unlike_share * len(new) / min(len(pool), MAX_POOL)
             largest = min(max(in_pool, 1e-6), MAX_POOL_SHARE)
             share = max(share, assumed_share(found.reference, largest, MAX_POOL_DOUBT, weights))
-        return replace(found, reference=np.sort(found.reference), share=share)
+        n_seen = len(labels) if found.pool is None else len(every[:MAX_POOL])
+        fitted_labels = FittedLabels(order, found.reference, n_seen)
+        reference = np.sort(found.reference)
+        return replace(found, reference=reference, share=share, fitted_labels=fitted_labels)
+
+    def label_log_odds(self, rows: Rows, numbers: NDArray[np.int64]) -> Rows:
+        """`log_odds` of the labels `numbers` among the fit's `rows`, by trees that have not seen
+        them."""
+        assert self.fitted_labels is not None
+        order, odds, n_seen = astuple(self.fitted_labels)
+        place = np.argsort(order)[numbers]
+        found = np.zeros(len(numbers))
+        stored = place < len(odds)
+        found[stored] = odds[place[stored]]
+        scaled = (rows[numbers] - self.shift) / self.scale
+        seen, new = ~stored & (place < n_seen), place >= n_seen
+        found[seen] = self._log_odds(scaled[seen], place[seen] % PARTS)
+        found[new] = self._log_odds(scaled[new])
+        return found
 
     def _with_pool(self, labels: Rows, pool: Rows, rng: np.random.Generator) -> "Detector":
         """Second trees for the pool, where unseen rows confirm that it differs from the labels."""
@@ -174,11 +204,18 @@ class Detector:
 
     def log_odds(self, rows: Rows) -> Rows:
         """log P(outlier | x) / P(labeled | x) for as many outliers as labels."""
-        scaled = (rows - self.shift) / self.scale
+        return self._log_odds((rows - self.shift) / self.scale)
+
+    def _log_odds(self, scaled: Rows, part: NDArray[np.int64] | None = None) -> Rows:
+        """Of scaled rows; with their `part`, pool trees that have seen them do not count."""
         odds: Rows = np.mean([member.log_odds(scaled) for member in self.members], axis=0)
         if self.pool is None:
             return odds
-        of_pool = np.mean([member.pool_log_odds(scaled) for member in self.members], axis=0)
+        scores = [member.pool_log_odds for member in self.members]
+        if part is None:
+            of_pool = np.mean([score(scaled) for score in scores], axis=0)
+        else:
+            of_pool = unseen_mean(scores, scaled, part)
         return self.pool.add(odds, of_pool)
 
     def probability(self, log_odds: Rows) -> Rows:
@@ -261,13 +298,14 @@ def unseen_mean(
     return total / (PARTS - 1)
 
 
-def different_rows(rows: Rows) -> Rows:
+def different_rows(rows: Rows) -> NDArray[np.int64]:
     """Each row once where nearly all have copies: repeated measurements, whose rows are new each.
 
     Otherwise all of them: copies say how often such a row comes, and new rows may be copies too.
     """
-    different, counts = np.unique(rows, axis=0, return_counts=True)
-    return different if np.sum(counts == 1) < MIN_SINGLE_SHARE * len(rows) else rows
+    _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
+    repeats = np.sum(counts == 1) < MIN_SINGLE_SHARE * len(rows)
+    return first if repeats else np.arange(len(rows))
 
 
 def assumed_share(

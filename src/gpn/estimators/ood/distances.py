@@ -22,6 +22,7 @@ Array = NDArray[Any]
 NAMES = ("neighbours", "whitened", "ellipsoid", "ranks", "rarest", "outside")
 N_DISTANCES = len(NAMES)
 NEIGHBOURS = 5
+SHRINKAGE = 0.1
 CHUNK_NUMBERS = 2**22
 TINY = 1e-9
 MAX_LEVERAGE = 0.95
@@ -39,10 +40,14 @@ class Distances:
 
     @classmethod
     def of(cls, labels: Rows) -> "Distances":
-        """A covariance is shrunk towards its diagonal where labels are few for their columns."""
+        """A covariance is shrunk towards its diagonal where labels are few for their columns.
+
+        A tenth of what estimates a covariance best: directions in which labels hardly differ are
+        where new rows show that they are other combinations of the same values.
+        """
         n, d = labels.shape
         covariance = np.cov(labels.T).reshape(d, d) if n > 1 else np.eye(d)
-        shrinkage = (d + 1) / (n + d)
+        shrinkage = SHRINKAGE * (d + 1) / (n + d)
         diagonal = np.diag(np.diag(covariance))
         covariance = (1 - shrinkage) * covariance + shrinkage * diagonal + 1e-6 * np.eye(d)
         variances, axes = np.linalg.eigh(covariance)
