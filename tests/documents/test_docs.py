@@ -21,9 +21,8 @@ def name_of(page: Path) -> str:
 
 
 def python_blocks(text: str) -> list[str]:
-    """Blocks of code; a block that includes an example is run with the examples."""
-    found = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    return [block for block in found if not block.startswith("--8<--")]
+    """Blocks of code; those that include an example are marked `{ .python }`, and run elsewhere."""
+    return re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
 WITH_CODE = [page for page in PAGES if python_blocks(page.read_text())]
