@@ -17,6 +17,7 @@ from gpn.plots.palette import PALETTE
 Array = NDArray[Any]
 MAX_BARS = 200
 PANEL_INCHES = 4.6
+ROWS_PER_BIN = 15
 
 
 class ModelFigure(Figure):
@@ -44,7 +45,7 @@ def model_figure(model: Any, X: Any, y: Any, *, level: float = 0.95) -> ModelFig
         _class_panel(panels[0], model, X, targets)
     else:
         _target_panels(panels, model, X, targets.reshape(len(targets), -1), level)
-    scores = {"labels": model.reference_scores_, "these rows": model.ood_score(X)}
+    scores = {"these rows": model.ood_score(X), "labels of the fit": model.reference_scores_}
     ood_histogram(last, scores, threshold=model.threshold())
     last.set_title(f"{model.is_ood(X).mean():.0%} of these rows are flagged")
     last.legend(frameon=False)
@@ -61,7 +62,8 @@ def _class_panel(axes: Axes, model: Any, X: Any, y: Array) -> None:
     codes = np.searchsorted(model.classes_, y)
     p = np.asarray(model.predict_proba(X), np.float64)
     accuracy = np.mean(p.argmax(1) == codes)
-    reliability(axes, p, codes).set_title(f"accuracy {accuracy:.1%}")
+    bins = int(np.clip(len(codes) // ROWS_PER_BIN, 4, 15))
+    reliability(axes, p, codes, bins=bins).set_title(f"accuracy {accuracy:.1%}")
     axes.legend(frameon=False, loc="upper left")
 
 
@@ -71,7 +73,7 @@ def _target_panels(panels: list[Axes], model: Any, X: Any, y: Array, level: floa
     shown = np.random.default_rng(0).permutation(len(y))[:MAX_BARS]
     flagged = np.asarray(model.is_ood(X))
     for i, axes in enumerate(panels):
-        for is_flagged, color, name in ((False, "ours", "known"), (True, "orange", "flagged")):
+        for is_flagged, color, name in ((False, "ours", "known"), (True, "paper", "flagged")):
             rows = shown[flagged[shown] == is_flagged]
             if len(rows):
                 shade = PALETTE[color]
