@@ -40,6 +40,18 @@ results: $(VENV)/test.stamp
 pictures: $(VENV)/test.stamp
 	$(BIN)/python docs/tools/pictures.py
 
+# Wheel and sdist, each installed into an empty environment and tried; some minutes.
+release-check: $(VENV)/test.stamp
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	@set -e; for file in $(CURDIR)/dist/*.whl $(CURDIR)/dist/*.tar.gz; do \
+	  folder=$$(mktemp -d); echo "trying $$(basename $$file)"; \
+	  $(PYTHON) -m venv $$folder/venv; \
+	  $$folder/venv/bin/pip --disable-pip-version-check --quiet install \
+	    --constraint constraints.txt "$$file[cli]"; \
+	  (cd $$folder && venv/bin/python $(CURDIR)/tests/smoke.py); rm -rf $$folder; \
+	done
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "gpn needs Python 3.11 or newer, got $$($(PYTHON) --version); try make PYTHON=python3.12" >&2; exit 1; }
