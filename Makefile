@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-all lint types unit fidelity clean
+.PHONY: demo test test-all lint types unit docs results pictures release-check clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/demo.stamp
@@ -28,6 +28,30 @@ types: $(VENV)/test.stamp
 unit: $(VENV)/test.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
+# The documentation site in site/; strict, and nothing is fetched.
+docs: $(VENV)/docs.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open site/index.html"
+
+# The numbers and tables of README and docs from the result files, and every tracked picture.
+results: $(VENV)/test.stamp
+	PYTHONPATH=. $(BIN)/python docs/tools/results.py
+
+pictures: $(VENV)/test.stamp
+	$(BIN)/python docs/tools/pictures.py
+
+# Wheel and sdist, each installed into an empty environment and tried; some minutes.
+release-check: $(VENV)/test.stamp
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	@set -e; for file in $(CURDIR)/dist/*.whl $(CURDIR)/dist/*.tar.gz; do \
+	  folder=$$(mktemp -d); echo "trying $$(basename $$file)"; \
+	  $(PYTHON) -m venv $$folder/venv; \
+	  $$folder/venv/bin/pip --disable-pip-version-check --quiet install \
+	    --constraint constraints.txt "$$file[cli]"; \
+	  (cd $$folder && venv/bin/python $(CURDIR)/tests/smoke.py); rm -rf $$folder; \
+	done
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "gpn needs Python 3.11 or newer, got $$($(PYTHON) --version); try make PYTHON=python3.12" >&2; exit 1; }
@@ -39,4 +63,4 @@ $(VENV)/%.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo site dist

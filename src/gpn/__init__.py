@@ -17,7 +17,7 @@ from gpn.training.checkpoint import Checkpoint
 from gpn.training.config import TrainConfig
 from gpn.training.divergence import TrainingDiverged
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "GPN",

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "gpn"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 FOLDERS = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
-MAX_ENTRIES = 13
+MAX_ENTRIES = 14
 
 
 def name_of(folder: Path) -> str:

@@ -82,9 +82,9 @@ def test_the_batch_job_says_by_its_status_that_too_much_is_unknown(tmp_path: Pat
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_it_is_short_and_in_the_gallery(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MAX_LINES
-    readme = (ROOT / "README.md").read_text()
-    assert f"(examples/{path.name})" in readme
-    assert f"docs/gallery/{path.stem}.png" in readme
+    tutorials = "".join(page.read_text() for page in (ROOT / "docs" / "tutorials").glob("*.md"))
+    assert f"(../../examples/{path.name})" in tutorials
+    assert f"(../gallery/{path.stem}.png)" in tutorials
     assert_is_a_picture(GALLERY / f"{path.stem}.png")
     assert (GALLERY / f"{path.stem}.png").stat().st_size < MAX_BYTES
 

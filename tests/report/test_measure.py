@@ -91,7 +91,9 @@ def test_a_histogram_of_hardly_anything(values: list[float], log: bool) -> None:
 
 def test_false_positives_are_as_many_as_allowed() -> None:
     reference = np.random.default_rng(6).normal(size=1000)
-    found = measure.flags(reference, {"labeled": reference, "far": reference + 10})
+    thresholds = np.quantile(reference, 1 - measure.FALSE_POSITIVE_RATES)
+    groups = {"labeled": lambda t: reference > t, "far": lambda t: reference + 10 > t}
+    found = measure.flags(thresholds, groups)
     assert found["shares"]["labeled"] == pytest.approx(found["rates"], abs=0.002)
     assert (found["shares"]["far"] == 1).all()
 

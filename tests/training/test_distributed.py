@@ -17,11 +17,11 @@ SCRIPT = Path(distributed_fits.__file__)
 
 @pytest.fixture(scope="module")
 def by_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The results of two processes, started by the README's command."""
+    """The results of two processes, started by the documented command."""
     folder = tmp_path_factory.mktemp("two")
     out = folder / "found.pt"
     start = "torchrun --standalone --nproc-per-node 2"
-    assert start in (SCRIPT.parents[2] / "README.md").read_text()
+    assert start in (SCRIPT.parents[2] / "docs" / "tutorials" / "huge-pools.md").read_text()
     command = [sys.executable, "-m", "torch.distributed.run", *start.split()[1:]]
     command += [str(SCRIPT), str(out), "2", str(folder)]
     roots = [str(SCRIPT.parents[2]), str(Path(gpn.__file__).parent.parent)]

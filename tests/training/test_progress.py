@@ -16,3 +16,12 @@ def test_the_bar_is_drawn_after_a_second(
     with progress_bar("GPN", show=True) as on_progress:
         on_progress(40, 200, {"data": 0.5})
     assert ("40/200" in capsys.readouterr().err) == drawn
+
+
+@pytest.mark.parametrize("in_notebook", [True, False])
+def test_a_notebook_gets_its_bar_without_being_asked(
+    in_notebook: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: in_notebook)
+    with progress_bar("fit") as on_progress:
+        assert (on_progress is not progress.no_progress) == in_notebook

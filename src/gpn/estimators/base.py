@@ -1,5 +1,6 @@
 """What regressors and classifiers share: checked and scaled rows, the fit, OOD scores, files."""
 
+import importlib
 import inspect
 import os
 from collections.abc import Callable, Iterator
@@ -318,6 +319,16 @@ class Estimator(BaseEstimator):
 
     def _draws(self, x: Tensor, n: int, seed: int) -> Tensor:
         return self._posterior.sample(x, n, rng=seed).cpu().double()
+
+    def plot(self, X: Any, y: Any, *, level: float = 0.95) -> Any:
+        """A matplotlib Figure of predictions against labels and of OOD scores, for labeled rows.
+
+        Numbers show each interval against the true value, classes a reliability diagram. Needs
+        `pip install gpn[plots]`; save it by `figure.savefig(path)`.
+        """
+        check_is_fitted(self)
+        # plots lie above the estimators, so they are found by name
+        return importlib.import_module("gpn.plots.models").model_figure(self, X, y, level=level)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole model to one file, for `gpn.load`."""

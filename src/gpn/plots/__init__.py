@@ -9,6 +9,7 @@ compare several methods.
 
 from gpn.plots.calibration import calibration, class_boxes, intervals, reliability, risk_coverage
 from gpn.plots.detection import ood_histogram, roc, roc_curve
+from gpn.plots.models import model_figure
 from gpn.plots.palette import INK, METHOD_COLORS, PALETTE, method_color
 from gpn.plots.posterior import (
     band,
@@ -33,6 +34,7 @@ __all__ = [
     "functions",
     "intervals",
     "method_color",
+    "model_figure",
     "observations",
     "ood_histogram",
     "outline",

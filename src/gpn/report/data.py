@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpn.report import measure
+from gpn.report import measure, performance
 from gpn.report.facts import facts_of
 from gpn.report.functions import functions
 from gpn.report.rows import (
@@ -38,6 +38,9 @@ def report_data(
     on_progress("comparing with the labels")
     indices, y, notes = labels_of(model, tables[0])
     measured = _measured(model, tables[0], indices, y) if len(indices) else {}
+    on_progress("shuffling one column after the other")
+    labeled = (y, indices) if len(indices) else (None, np.arange(len(tables[0].x)))
+    measured["importance"] = performance.importance(model, tables[0].x, *labeled)
     on_progress("finding the nearest labeled rows")
     unusual = [row for table in tables for row in ood_rows(table, MAX_OOD_ROWS // len(tables))]
     typical, stored = typical_rows(tables[0]), _stored_rows(model)
@@ -105,29 +108,47 @@ def _measured(model: TableModel, table: ScoredTable, indices: Any, y: Array) -> 
         orders = {"by probability": 1 - p.max(1), "by OOD score": scores}
         return {
             "summary": summary,
+            "confidence": performance.confidence(summary),
+            "baseline": performance.baseline(model, x, y),
+            "confusion": performance.confusion(p.argmax(1), classes, p.shape[1]),
             "calibration": measure.reliability(p, classes),
             "risk": measure.risk(wrong, orders, root=False),
         }
     found = estimator.predict_distribution(x)
     mean, total = found.mean(), found.std()
+    flagged = table.flagged(estimator.threshold())[indices]
     return {
         "summary": summary,
+        "confidence": performance.confidence(summary),
+        "baseline": performance.baseline(model, x, y),
+        "points": _named_points(table, indices, performance.points(estimator, x, y, flagged)),
         "coverage": measure.coverage(measure.pit(estimator, x, y)),
         "calibration": measure.error_by_std(total, mean - y),
         "risk": measure.risk((mean - y) ** 2, {"lowest OOD score first": scores}, root=True),
     }
 
 
+def _named_points(table: ScoredTable, indices: Any, found: dict[str, Any]) -> dict[str, Any]:
+    """The points with a text that says which row each is."""
+    rows = [SelectedRow(table, int(indices[i]), "") for i in found.pop("rows")]
+    return {**found, "names": [row.name or f"row {row.number}" for row in rows]}
+
+
 def _ood(model: TableModel, tables: list[ScoredTable]) -> dict[str, Any]:
-    reference = model.estimator.reference_scores_
+    reference, thresholds = (
+        model.estimator.reference_scores_,
+        measure.thresholds_of(model.estimator),
+    )
     groups = {"labeled": reference, **{table.name: table.scores for table in tables}}
-    linear, flags = measure.histogram(groups), measure.flags(reference, groups)
-    crowded = model.estimator.threshold(fpr=0.05) < 0.15 * linear["edges"][-1]
+    linear = measure.histogram(groups)
+    flagged = {"labeled": lambda limit: reference > limit}
+    flagged |= {table.name: table.flagged for table in tables}
+    usual = thresholds[np.argmin(np.abs(measure.FALSE_POSITIVE_RATES - 0.05))]
     return {
-        "scale": "log" if crowded else "linear",
+        "scale": "log" if usual < 0.15 * linear["edges"][-1] else "linear",
         "linear": linear,
         "log": measure.histogram(groups, log=True),
-        "flags": flags,
+        "flags": measure.flags(thresholds, flagged),
     }
 
 

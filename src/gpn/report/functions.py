@@ -59,6 +59,7 @@ def functions(
         "initial": largest_change(stacked, classes=model.is_classifier),
         "rows": [row.label for row in rows[: grid.rows]],
         "features": [names[feature] for feature in grid.features],
+        "times": [model.encoder.times.get(names[feature], "") for feature in grid.features],
         "left_out": len(names) - len(grid.features),
         "values": centres[:, grid.features],
         "at": at,

@@ -4,6 +4,8 @@ Calibration of a regression is measured by the probability integral transform (P
 u = P(new label < y): uniform where the model is calibrated.
 """
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,8 @@ from scipy.special import ndtr
 
 from gpn import metrics
 from gpn.core.posterior.gaussian import GaussianPosterior
+from gpn.core.warnings import GPNWarning
 from gpn.estimators.intervals.distribution import LabelDistribution
-from gpn.estimators.thresholds import threshold_of
 
 Array = NDArray[np.float64]
 LEVELS = np.append(np.linspace(0.05, 0.95, 19), 0.99)
@@ -148,11 +150,20 @@ def _range(values: Array, *, log: bool) -> tuple[float, float]:
     return low, high if high > low else low + 1.0
 
 
-def flags(reference: Array, groups: dict[str, Array]) -> dict[str, Any]:
-    """The threshold at each false-positive rate, and the share of each group above it."""
-    thresholds = np.array([threshold_of(reference, rate) for rate in FALSE_POSITIVE_RATES])
-    shares = {name: (scores[:, None] > thresholds).mean(0) for name, scores in groups.items()}
+def flags(thresholds: Array, groups: dict[str, Callable[[float], Any]]) -> dict[str, Any]:
+    """The threshold at each false-positive rate, and the share of each group that it flags."""
+    shares = {
+        name: np.array([np.mean(flagged(float(limit))) for limit in thresholds])
+        for name, flagged in groups.items()
+    }
     return {"rates": FALSE_POSITIVE_RATES, "thresholds": thresholds, "shares": shares}
+
+
+def thresholds_of(estimator: Any) -> Array:
+    """The estimator's own threshold at each false-positive rate."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GPNWarning)  # of rates that few labels cannot show
+        return np.array([estimator.threshold(float(rate)) for rate in FALSE_POSITIVE_RATES])
 
 
 def class_boxes(estimator: Any, x: Array) -> Array:

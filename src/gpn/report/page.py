@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-SCRIPTS = ("plots.js", "measures.js", "rows.js", "functions.js")
+SCRIPTS = ("plots.js", "performance.js", "measures.js", "rows.js", "functions.js")
 TILES = {
     "rows": ("labeled test rows", "{:,}"),
     "rmse": ("root mean square error", "{:.4g}"),
@@ -38,7 +38,9 @@ def render(data: dict[str, Any]) -> str:
     scripts = [get_plotlyjs(), *(_asset(name) for name in SCRIPTS)]
     values = {
         **data,
-        "tiles": tiles(data.get("summary", {})),
+        "tiles": tiles(
+            data.get("summary", {}), data.get("confidence", {}), data.get("baseline") or {}
+        ),
         "css": Markup(_asset("report.css")),
         "data": Markup(as_json({name: data[name] for name in data if name != "summary"})),
         "scripts": [Markup(script) for script in scripts],
@@ -64,10 +66,25 @@ def policy(scripts: list[str]) -> str:
     )
 
 
-def tiles(summary: dict[str, Any]) -> list[dict[str, str]]:
-    """The key figures as text."""
-    shown = [(TILES[name], value) for name, value in summary.items() if value is not None]
-    return [{"name": name, "value": form.format(value)} for (name, form), value in shown]
+def tiles(
+    summary: dict[str, Any],
+    confidence: dict[str, tuple[float, float]] | None = None,
+    baseline: dict[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """The key figures as text, each with its confidence interval and the baseline's figure."""
+    made = []
+    for key, value in summary.items():
+        if value is None:
+            continue
+        name, form = TILES[key]
+        details = []
+        if confidence and key in confidence:
+            low, high = confidence[key]
+            details.append(f"{low:.1%} to {high:.1%} with 95 % confidence")
+        if baseline and key in baseline and key != "rows":
+            details.append(f"{baseline['name']}: {form.format(baseline[key])}")
+        made.append({"name": name, "value": form.format(value), "details": details})
+    return made
 
 
 def _encoded(value: Any) -> Any:

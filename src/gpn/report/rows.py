@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from gpn.tables.column_types import DATE, DURATION
 from gpn.tables.encoder import TableEncoder
 from gpn.tables.model import TableModel
 
@@ -18,11 +19,16 @@ MAX_OOD_ROWS = 12
 TYPICAL_QUANTILES = (0.1, 0.4, 0.6, 0.9)
 N_NEIGHBOURS = 3
 MAX_FEATURES = 8
+MAX_NAME = 40
 
 
 @dataclass(frozen=True)
 class ScoredTable:
-    """A table with encoded rows `x`, their OOD `scores`, and their `numbers` in the full table."""
+    """A table with encoded rows `x`, their OOD `scores`, and their `numbers` in the full table.
+
+    `unseen` marks rows with a category that the fit has not seen: they are flagged, too. `names`
+    are texts that identify the rows, where a column does.
+    """
 
     name: str
     frame: pd.DataFrame
@@ -30,6 +36,12 @@ class ScoredTable:
     scores: Array
     numbers: NDArray[np.int64]
     total: int
+    unseen: NDArray[np.bool_] | None = None
+    names: list[str] | None = None
+
+    def flagged(self, threshold: float) -> NDArray[np.bool_]:
+        above = self.scores > threshold
+        return above if self.unseen is None else above | self.unseen
 
 
 @dataclass(frozen=True)
@@ -53,8 +65,14 @@ class SelectedRow:
         return int(self.table.numbers[self.index])
 
     @property
+    def name(self) -> str | None:
+        """What identifies the row in its table."""
+        return None if self.table.names is None else self.table.names[self.index]
+
+    @property
     def label(self) -> str:
-        return f"{self.table.name} row {self.number} ({self.kind}, score {self.score:.3g})"
+        named = "" if self.name is None else f" {self.name}"
+        return f"{self.table.name} row {self.number}{named} ({self.kind}, score {self.score:.3g})"
 
     def value(self, column: str) -> Any:
         """The value as it stands in the table; None if missing."""
@@ -68,9 +86,24 @@ def score_table(model: TableModel, name: str, table: pd.DataFrame) -> ScoredTabl
     if len(table) > MAX_ROWS:
         numbers = np.sort(np.random.default_rng(0).choice(len(table), MAX_ROWS, replace=False))
     frame = table.rename(columns=str).iloc[numbers].reset_index(drop=True)
-    x = model.encoder.transform(frame)
+    x, unseen = model.encoder.transform_and_flag(frame)
     scores = np.asarray(model.estimator.ood_score(x), np.float64)
-    return ScoredTable(name, frame, x, scores, numbers, len(table))
+    names = row_names(frame, {*model.encoder.names, model.target})
+    return ScoredTable(name, frame, x, scores, numbers, len(table), unseen, names)
+
+
+def row_names(frame: pd.DataFrame, used: set[str]) -> list[str] | None:
+    """The values of the first column that the model does not use and that names every row."""
+    for column in frame.columns:
+        values = frame[column]
+        if column in used or values.isna().any() or values.nunique() < len(values):
+            continue
+        if not pd.api.types.is_float_dtype(values):
+            return [
+                text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
+                for text in map(str, values)
+            ]
+    return None
 
 
 def ood_rows(table: ScoredTable, n: int) -> list[SelectedRow]:
@@ -100,6 +133,7 @@ def compare_to_labeled(model: TableModel, rows: list[SelectedRow]) -> list[dict[
             "label": row.label,
             "source": row.table.name,
             "number": row.number,
+            "name": row.name,
             "score": row.score,
             "prediction": text,
             "truth": _truth(model, row),
@@ -154,7 +188,9 @@ def differences(model: TableModel, row: SelectedRow, other: Array) -> list[dict[
     found: list[dict[str, Any]] = []
     for name, place in feature_slices(model.encoder):
         if name in model.encoder.medians:
-            here, there, units = f"{row.x[place][0]:.5g}", f"{other[place][0]:.5g}", gaps[place][0]
+            kind = model.encoder.times.get(name)
+            here, there = (as_value(float(x[place][0]), kind) for x in (row.x, other))
+            units = gaps[place][0]
         else:
             value, category = row.value(name), other[place]
             here, units = "(missing)" if value is None else str(value), np.linalg.norm(gaps[place])
@@ -163,6 +199,16 @@ def differences(model: TableModel, row: SelectedRow, other: Array) -> list[dict[
         found.append({"name": name, "here": here, "there": there, "units": float(units)})
     found.sort(key=lambda feature: -abs(feature["units"]))
     return [feature for feature in found[:MAX_FEATURES] if feature["units"] != 0]
+
+
+def as_value(number: float, kind: str | None) -> str:
+    """A number of an encoded row as people read it: seconds of a date as that date."""
+    if kind == DURATION:
+        return str(pd.Timedelta(number, unit="s").round("s"))
+    if kind != DATE:
+        return f"{number:.5g}"
+    date = np.datetime64(round(number), "s")
+    return str(date)[:10] if date == date.astype("M8[D]") else str(date).replace("T", " ")
 
 
 def feature_slices(columns: TableEncoder) -> Iterator[tuple[str, slice]]:

@@ -18,8 +18,13 @@ def no_progress(step: int, steps: int, values: dict[str, float]) -> None:
 
 @contextmanager
 def progress_bar(label: str, *, show: bool | None = None) -> Iterator[OnProgress]:
-    """An `OnProgress` that draws a bar on stderr after a second; None: only on a terminal."""
-    if not (sys.stderr.isatty() if show is None else show):
+    """An `OnProgress` that draws a bar after a second; None: on a terminal or in a notebook.
+
+    In a notebook rich draws the bar in the cell, so it must not be written to stderr.
+    """
+    console = Console()
+    in_notebook = console.is_jupyter
+    if not (sys.stderr.isatty() or in_notebook if show is None else show):
         yield no_progress
         return
     bar = Progress(
@@ -27,7 +32,7 @@ def progress_bar(label: str, *, show: bool | None = None) -> Iterator[OnProgress
         BarColumn(),
         TextColumn("{task.completed:.0f}/{task.total:.0f}  {task.fields[terms]}"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console if in_notebook else Console(stderr=True),
         transient=True,
     )
     row, started = bar.add_task(label, total=None, terms=""), time.monotonic()

@@ -12,6 +12,10 @@
   const state = { code: [1, 1], moved: [] };
   report.state = state; // read by the tests
 
+  // Seconds of a date become milliseconds, which is what a date axis takes.
+  const isDate = () => f.times[Number(featureSelect.value)] === "date";
+  const along = (values) => (isDate() ? values.map((v) => 1000 * v) : values);
+  const where = () => (isDate() ? "%{x|%Y-%m-%d}" : "%{x:.4~g}");
   const here = (grid) => slice(grid, Number(rowSelect.value), Number(featureSelect.value));
   const column = (values, i, width) => values.filter((_, j) => j % width === i);
 
@@ -61,7 +65,7 @@
   };
 
   const rug = () => {
-    const x = slice(f.rug, Number(featureSelect.value));
+    const x = along(slice(f.rug, Number(featureSelect.value)));
     return {
       x, y: x.map(() => 0.02), yaxis: "y2", mode: "markers", showlegend: false, hoverinfo: "skip",
       marker: { symbol: "line-ns-open", size: 9, color: color("quiet"), line: { width: 1 } },
@@ -79,7 +83,7 @@
       ...band(x, end(-1, 0), end(1, 0), shade),
       ...labels,
       drawn(x, here(f.draws), f.draws.shape[3]),
-      { x, y: mean, mode: "lines", name: "mean", line: { color: shade, width: 2.5 }, hovertemplate: "%{x:.4~g}: %{y:.4~g}<extra></extra>" },
+      { x, y: mean, mode: "lines", name: "mean", line: { color: shade, width: 2.5 }, hovertemplate: `${where()}: %{y:.4~g}<extra></extra>` },
     ];
   };
 
@@ -95,7 +99,7 @@
     return single.concat(shown.map((c) => ({
       x, y: of(f.mean, c), mode: "lines", name: f.plane ? "mean" : safe(classes[c]), showlegend: !f.plane,
       line: { ...report.line(c), ...(f.plane ? { dash: "dot" } : {}), width: f.plane ? 1.5 : 2.5 },
-      hovertemplate: "%{x:.4~g}: %{y:.0%}<extra></extra>",
+      hovertemplate: `${where()}: %{y:.0%}<extra></extra>`,
     })));
   };
 
@@ -115,15 +119,15 @@
   };
 
   const draw = () => {
-    const x = slice(f.at, Number(featureSelect.value)), fixed = isClass ? classTraces(x) : valueTraces(x);
+    const x = along(slice(f.at, Number(featureSelect.value))), fixed = isClass ? classTraces(x) : valueTraces(x);
     const moved = f.plane ? movedTraces(x) : [];
     state.moved = moved.map((_, i) => fixed.length + 1 + i);
-    const value = slice(f.values, Number(rowSelect.value))[Number(featureSelect.value)];
+    const [value] = along([slice(f.values, Number(rowSelect.value))[Number(featureSelect.value)]]);
     const width = byId("plot-functions").clientWidth;
     report.plot("plot-functions", [...fixed, rug(), ...moved], {
       height: width < 500 ? 320 : 470,
-      xaxis: axis(report.short(f.features[featureSelect.value], Math.floor(width / 10))),
-      yaxis: axis(isClass ? "probability" : report.short(data.fit.target, 34), { range: range(fixed), tickformat: isClass ? ".0%" : "" }),
+      xaxis: axis(report.short(f.features[featureSelect.value], Math.floor(width / 10)), isDate() ? { type: "date" } : { type: "linear" }),
+      yaxis: axis(isClass ? "probability" : report.short(data.fit.target, 34), { range: range(fixed), tickformat: isClass ? ".2~%" : "" }),
       yaxis2: { overlaying: "y", range: [0, 1], visible: false, fixedrange: true },
       shapes: [report.vertical(value, { color: color("ink"), width: 1, dash: "dash" })],
       annotations: [{ x: value, yref: "paper", y: 1, text: "this row", showarrow: false, xanchor: "auto", yanchor: "bottom", font: { size: 12, color: color("quiet") } }],

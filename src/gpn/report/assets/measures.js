@@ -3,7 +3,7 @@
 (() => {
   const { data, color, plot, axis, draw, byId, safe, percent, number } = report;
   const regression = data.kind === "regression";
-  const share = (title) => axis(title, { tickformat: ".0%", range: [0, 1.02] });
+  const share = (title) => axis(title, { tickformat: ".2~%", range: [0, 1.02] });
 
   const coverage = () => {
     const c = data.coverage;
@@ -60,7 +60,7 @@
     }));
     plot("plot-risk", traces, {
       xaxis: share("share of rows answered"),
-      yaxis: axis(regression ? "root mean square error" : "share wrong", { tickformat: regression ? "" : ".0%", rangemode: "tozero", nticks: 6 }),
+      yaxis: axis(regression ? "root mean square error" : "share wrong", { tickformat: regression ? "" : ".2~%", rangemode: "tozero", nticks: 6 }),
     });
   };
 
@@ -87,7 +87,7 @@
     byId("ood-summary").textContent = `Flagged (score above ${number(threshold)}): ${flagged.join(", ")}.`;
     plot("plot-ood", steps(data.ood[scale]), {
       xaxis: axis("OOD score", { type: scale, ...(scale === "log" ? logTicks(data.ood.log.edges) : { nticks: 8 }) }),
-      yaxis: axis("share of rows", { tickformat: ".0%", rangemode: "tozero" }),
+      yaxis: axis("share of rows", { tickformat: ".2~%", rangemode: "tozero" }),
       shapes: [report.vertical(threshold, { color: color("ink"), width: 1.5 })],
     });
   };
@@ -96,7 +96,7 @@
     const uniform = Math.log(data.classes.length);
     plot("plot-entropy", steps(data.entropy), {
       xaxis: axis("entropy (nats)", { range: [-0.02 * uniform, 1.05 * uniform] }),
-      yaxis: axis("share of rows", { tickformat: ".0%", rangemode: "tozero" }),
+      yaxis: axis("share of rows", { tickformat: ".2~%", rangemode: "tozero" }),
       shapes: [report.vertical(uniform, { color: color("quiet"), dash: "dash", width: 1.5 })],
     });
   };
@@ -113,7 +113,7 @@
     });
     plot("plot-boxes", traces, {
       height: Math.max(240, 90 + (data.classes.length > 12 ? 20 : 34) * data.classes.length),
-      xaxis: axis("probability", { range: [-0.02, 1.02], tickformat: ".0%" }),
+      xaxis: axis("probability", { range: [-0.02, 1.02], tickformat: ".2~%" }),
       yaxis: axis("", { type: "category", autorange: "reversed" }),
     });
   };

@@ -36,7 +36,7 @@ report.number = (value) =>
   Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3)
     ? value.toExponential(2)
     : String(Number(value.toPrecision(3)));
-report.percent = (share) => `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))} %`;
+report.percent = (share) => `${Number((100 * share + 1e-5).toFixed(1))} %`; // as the key figures round
 
 report.isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
 report.color = (name) =>

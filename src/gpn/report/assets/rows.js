@@ -16,7 +16,7 @@
   const name = (text) => element("span", ...text.split(/(?<=[_ .-])/).flatMap((word) => [word, element("wbr")]));
 
   const tableRow = (row, i) => {
-    const title = `${row.source} ${row.number}`;
+    const title = `${row.source} ${row.number}${row.name === null ? "" : `: ${row.name}`}`;
     const rest = [cell(number(row.score), "number"), cell(row.prediction), cell(row.truth ?? "", "wide")];
     if (!rowSelect) return element("tr", cell(title), ...rest);
     const button = Object.assign(element("button", title), { type: "button" });

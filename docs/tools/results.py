@@ -1,0 +1,278 @@
+"""Fill the tables and numbers of README and docs from result files: `make results`.
+
+A document holds them between two comments, `results: name` and `end of results`. A test compares
+each with what its function below gives.
+"""
+
+import json
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from experiments import classes, optimisation
+from experiments.fidelity import reach
+from experiments.fidelity import report as fidelity
+from experiments.paper import table as paper
+from experiments.shifts import report as shifts
+from experiments.tables import report as tables
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "experiments" / "results"
+BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n)(.*?)(<!-- end of results -->)", re.DOTALL)
+WIDE = '<div class="numbers" markdown></div>\n\n'
+
+
+def loaded(*path: str) -> dict[str, Any]:
+    return json.loads(RESULTS.joinpath(*path).read_text())
+
+
+def metric(task: str, method: str, name: str) -> float:
+    return loaded(task, f"{method}.json")["metrics"][name]["mean"]
+
+
+def percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def suite(method: str) -> dict[str, float]:
+    """How a method does on the suite of tables: counts of tables, mean ranks, mean coverage."""
+    found = [means for means in tables.measured().values() if method in means]
+    return {
+        "tables": len(found),
+        "near": sum(tables.above_best(one, method) <= tables.NEAR_NLL for one in found),
+        "close": sum(tables.ratio_to_best(one, method) <= tables.NEAR_RMSE for one in found),
+        "nll_rank": fmean(tables.rank(one, method, "nll") for one in found),
+        "rmse_rank": fmean(tables.rank(one, method, "rmse") for one in found),
+        "coverage": fmean(one[method]["coverage_95"] for one in found),
+        "seconds": fmean(one[method]["fit_seconds"] for one in found),
+    }
+
+
+def detection(pool: str) -> dict[str, float]:
+    """AUC, share of cells near the best simple detector, false alarms, flags of far rows."""
+    found = shifts.measured()
+    cells = [
+        (one, key)
+        for one in found.values()
+        for key in one["gpn"]
+        if key.startswith("auc/") and key.endswith(f"/{pool}")
+    ]
+    own = [one["gpn"][key] for one, key in cells]
+    best = [max(one[name][key] for name in shifts.OTHERS) for one, key in cells]
+    simple = {name: fmean(one[name][key] for one, key in cells) for name in shifts.OTHERS}
+    return {
+        "auc": fmean(own),
+        "best": fmean(best),
+        "near": fmean(a >= b - shifts.NEAR for a, b in zip(own, best, strict=True)),
+        "alarms": fmean(one["gpn"][f"false_alarms/{pool}"] for one in found.values()),
+        "far": fmean(one["gpn"][f"flagged/one column +20 sd/{pool}"] for one in found.values()),
+        **simple,
+    }
+
+
+def readme_numbers() -> str:
+    ours, boosting, forest = (suite(n) for n in ("gpn", "gradient-boosting", "random-forest"))
+    ensemble, without = suite("deep-ensemble"), detection("none")
+    return f"""\
+| on real tables | gpn | what you would use otherwise |
+| --- | --- | --- |
+| likelihood of new labels: best, or within 0.05 nats of the best | **{ours["near"]} of {ours["tables"]} tables** | random forest {forest["near"]}, deep ensemble {ensemble["near"]}, gradient boosting {boosting["near"]} |
+| error (RMSE) on new rows: best, or within 3 % of the best | **{ours["close"]} of {ours["tables"]} tables** | random forest {forest["close"]}, deep ensemble {ensemble["close"]}, gradient boosting {boosting["close"]} |
+| shifted rows against known rows, mean AUC without a pool | **{without["auc"]:.3f}** | distance to 5 neighbours {without["knn"]:.3f}, Mahalanobis {without["mahalanobis"]:.3f}, isolation forest {without["isolation-forest"]:.3f} |
+"""
+
+
+def readme_worse() -> str:
+    found = {name: suite(name) for name in ("gpn", "gradient-boosting")}
+    measured = tables.measured()
+    worst = max(measured, key=lambda name: tables.above_best(measured[name], "gpn"))
+    furthest = max(measured, key=lambda name: tables.ratio_to_best(measured[name], "gpn"))
+    lost = {name: class_nll(name, "50") for name in ("iris", "wine")}
+    classes_lost = [
+        f"{name} {theirs:.3f} against {ours:.3f}"
+        for name, (ours, theirs) in lost.items()
+        if theirs < ours
+    ]
+    regret = loaded("optimisation.json")["regret"].values()
+    behind = sum(one["gpn-qlogei"]["mean"][-1] > one["gp-qlogei"]["mean"][-1] for one in regret)
+    return wrapped(
+        f"**Where it is worse.** A fit takes {found['gpn']['seconds']:.0f} seconds on average, "
+        f"gradient boosting {found['gradient-boosting']['seconds']:.0f}. On {worst} the "
+        f"{best_at(measured[worst], 'nll')} has the better likelihood, by "
+        f"{tables.above_best(measured[worst], 'gpn'):.2f} nats; on {furthest} our error is "
+        f"{tables.ratio_to_best(measured[furthest], 'gpn'):.1f} times that of the "
+        f"{best_at(measured[furthest], 'rmse')}. With 50 labels logistic regression has the lower "
+        f"NLL on {len(classes_lost)} of 4 class tables ({'; '.join(classes_lost)}). Rows whose "
+        "*target* lies beyond the labels' are hard to detect without a pool (AUC "
+        f"{target_auc('none'):.2f}). In Bayesian optimisation BoTorch's Gaussian process ends with "
+        f"the lower regret on {behind} of {len(regret)} test functions."
+    )
+
+
+def best_at(means: Any, metric_name: str) -> str:
+    label = tables.LABELS[min(means, key=lambda method: means[method][metric_name])]
+    return {"GP, ARD": "Gaussian process"}.get(label, label)
+
+
+def wrapped(text: str) -> str:
+    return textwrap.fill(text, 118, break_on_hyphens=False) + "\n"
+
+
+def class_nll(table: str, labels: str) -> tuple[float, float]:
+    """The NLL of our classifier and of logistic regression."""
+    ours, logistic = (
+        loaded("classes", table, f"{name}.json")["metrics"][f"nll/{labels}"]["mean"]
+        for name in ("gpn", "logistic-regression")
+    )
+    return ours, logistic
+
+
+def target_auc(pool: str) -> float:
+    """The mean AUC at rows whose target lies above that of all labels."""
+    key = f"auc/top of a target/{pool}"
+    return fmean(one["gpn"][key] for one in shifts.measured().values() if key in one["gpn"])
+
+
+def tables_text() -> str:
+    ours = suite("gpn")
+    return f"""\
+The GPN's likelihood is the best, or within 0.05 nats of the best, on {ours["near"]} of {ours["tables"]} tables (mean rank
+{ours["nll_rank"]:.1f}). Its RMSE is the best, or within 3 % of the best, on {ours["close"]} (mean rank {ours["rmse_rank"]:.1f}). Its 95 % intervals hold
+{percent(ours["coverage"], 1)} of new labels on average, without calibration.
+
+{WIDE}{tables.summary()}
+"""
+
+
+def tables_each() -> str:
+    return f"{WIDE}{tables.table()}\n"
+
+
+def shifts_text() -> str:
+    none, mixed = detection("none"), detection("mixed")
+    return wrapped(f"""Without a pool the mean AUC is {none["auc"]:.3f}; the best of three simple detectors, chosen in each cell with knowledge of the
+answer, has {none["best"]:.3f}. In {percent(none["near"])} of the cells the GPN is at most {shifts.NEAR} behind that best. With a mixed pool it has
+{mixed["auc"]:.3f}, and is at most {shifts.NEAR} behind in {percent(mixed["near"])} of the cells. Rows that are 20 standard deviations away in one
+column are flagged in {percent(none["far"], 1)} of all cases, and {percent(mixed["alarms"], 1)} to {percent(none["alarms"], 1)} of known rows at a promised 5 %.""")
+
+
+def shifts_each() -> str:
+    return f"{WIDE}{shifts.table(shifts.measured())}\n"
+
+
+def class_tables() -> str:
+    return f"{WIDE}{classes.report()}\n"
+
+
+def paper_text() -> str:
+    auc = {task: metric(task, "gpn", "ood_auc") for task in ("superconductor", "mnist", "cifar10")}
+    return wrapped(f"""The paper's tables, measured again with a trained network: OOD AUC {auc["superconductor"]:.3f} on superconductor (the paper
+0.96), {auc["mnist"]:.4f} on MNIST against Fashion-MNIST (1.00), and {auc["cifar10"]:.4f} with {percent(metric("cifar10", "gpn", "accuracy"), 1)} accuracy on CIFAR-10
+against SVHN (0.96 and 75.8 %).""")
+
+
+def paper_table(task: str) -> Callable[[], str]:
+    return lambda: f"{WIDE}{paper.table(task)}\n"
+
+
+def optimisation_table() -> str:
+    return f"{WIDE}{optimisation.table(loaded('optimisation.json'))}\n"
+
+
+def superconductor_text() -> str:
+    none, usual = (f"estimator-{pool}" for pool in ("none", "usual"))
+    coverage = [metric("superconductor", name, "ood_coverage") for name in (none, usual)]
+    labels = metric("superconductor", none, "label_coverage")
+    return wrapped(f"""On the superconductor table, intervals of the *function* at OOD rows hold {percent(coverage[0])} of the truth without a pool, and
+{percent(coverage[1])} with one. Without a pool, {percent(labels)} of new labels lie in intervals that promise 95 %.""")
+
+
+def command_line_text() -> str:
+    found = loaded("superconductor", "command-line.json")
+    minutes, measured = found["seconds"]["all"] / 60, found["metrics"]
+    return wrapped(f"""On the superconductor table (9,857 labels, 81 columns) `fit`, `predict` and `evaluate` take {minutes:.1f} minutes on two CPU cores
+with defaults: OOD AUC {measured["ood_auc"]:.3f}, and {percent(measured["coverage_95"])} of new labels lie in their 95 % intervals.""")
+
+
+def active_learning_text() -> str:
+    digits, conductor = (
+        loaded("active-learning", f"{n}.json") for n in ("digits", "superconductor")
+    )
+    needed = [found["labels_for_what_random_reaches"]["suggest"] for found in (digits, conductor)]
+    last = [found["labels"][-1] for found in (digits, conductor)]
+    error = [conductor["curves"][name][-1]["mean"] for name in ("suggest", "random")]
+    return wrapped(f"""On digits, `suggest` needs {needed[0]:.0f} labels for the accuracy that random choice has at {last[0]}. On the superconductor table it is
+as good as random choice, no better: with {last[1]} labels the error is {error[0]:.1f} K, and {error[1]:.1f} K with random choice.""")
+
+
+def big_pool_text() -> str:
+    path = ROOT / "benchmarks" / "results" / "big_pool.json"
+    found = {row["what"]: row["value"] for row in json.loads(path.read_text())["rows"]}
+    small, large = (
+        found[f"default_fit, {rows} rows of 81 float32 in .npy: peak memory"]
+        for rows in ("100,000", "10,000,000")
+    )
+    return wrapped(f"""From 100,000 to 10,000,000 rows of 81 features, peak memory of such a fit goes from {small:.0f} to {large:.0f} MB
+([measured](../../benchmarks/results/big_pool.json) with β given).""")
+
+
+def fidelity_table() -> str:
+    return f"{WIDE}{fidelity.table()}\n"
+
+
+def reach_table() -> str:
+    found = loaded("fidelity", "reach", "conditioned.json")["metrics"]
+    ratio = found["exact_gp_seconds_10000"]["mean"] / found["seconds_10000"]["mean"]
+    bands = [found[f"band_coverage_{labels}"]["mean"] for labels in (1000, 10000)]
+    text = wrapped(
+        f"W2 (covariance error), seconds on one thread of a busy CPU, one seed. With 10,000 labels "
+        f"it is {ratio:.0f} times faster than the exact GP. Where the exact posterior is that "
+        "narrow, the network's own error shows: the band that should hold 95 % of the exact "
+        f"posterior holds {percent(bands[0])} at 1,000 labels and {percent(bands[1])} at 10,000."
+    )
+    return f"{WIDE}{reach.table()}\n\n{text}"
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "readme-numbers": readme_numbers,
+    "readme-worse": readme_worse,
+    "tables": tables_text,
+    "tables-each": tables_each,
+    "shifts": shifts_text,
+    "shifts-each": shifts_each,
+    "classes": class_tables,
+    "paper": paper_text,
+    **{f"paper-{task}": paper_table(task) for task in ("superconductor", "mnist", "cifar10")},
+    "optimisation": optimisation_table,
+    "superconductor": superconductor_text,
+    "command-line": command_line_text,
+    "active-learning": active_learning_text,
+    "big-pool": big_pool_text,
+    "fidelity": fidelity_table,
+    "reach": reach_table,
+}
+
+
+def documents() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def filled(text: str) -> str:
+    """The document with every block as its function gives it now."""
+    return BLOCK.sub(lambda match: f"{match[1]}\n{BLOCKS[match[2]]()}\n{match[4]}", text)
+
+
+def main() -> None:
+    for path in documents():
+        old = path.read_text()
+        new = filled(old)
+        if new != old:
+            path.write_text(new)
+            print(f"changed: {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
