@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import gpn
-from gpn.tables.column_types import TableError
-from gpn.tables.encoder import TableEncoder, UnseenWarning
+from gpn.columns.column_types import TableError
+from gpn.columns.encoder import TableEncoder, UnseenWarning
 from gpn.tables.model import TableModel, fit_table
 from gpn.tables.target import is_class
 from tests.cli.command import FIT, PREDICT, Command, check_refusal, done, rows

@@ -11,8 +11,8 @@ import typer
 
 import gpn
 from gpn.cli.output import errors
+from gpn.columns.encoder import UnseenWarning
 from gpn.core.priors.cholesky import NotPositiveDefinite, cholesky
-from gpn.tables.encoder import UnseenWarning
 from tests.cli.command import FIT, PREDICT, Command, check_refusal, done, rows
 
 
