@@ -29,23 +29,10 @@ BAD_FITS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
     (
         spoil("labeled.csv", lambda t: t.assign(**{"yield": np.nan})),
         FIT,
-        "must be known in every row",
+        "must be known in some rows, it is missing in all 200",
     ),
     (spoil("labeled.csv", lambda t: t.assign(**{"yield": "same"})), FIT, "two classes at least"),
-    (
-        spoil(
-            "labeled.csv",
-            lambda t: pd.concat([t, t]).assign(id=[f"n{i % 150}" for i in range(400)]),
-        ),
-        FIT,
-        "'id' has 150",
-    ),
     (spoil("labeled.csv", lambda t: t[["yield"]]), FIT, "must have columns other than 'yield'"),
-    (
-        spoil("labeled.csv", lambda t: t.assign(gap=np.nan)),
-        FIT,
-        "at least one number, 'gap' has none",
-    ),
     (spoil("pool.csv", lambda t: t.head(0)), FIT, "at least one row, pool.csv has none"),
     (spoil("pool.csv", lambda t: t.drop(columns="heat")), FIT, "'heat' is missing"),
     (empty("labeled.csv"), FIT, "at least one row, labeled.csv has none"),

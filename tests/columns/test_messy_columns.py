@@ -104,10 +104,11 @@ def test_a_gap_among_numbers_is_a_missing_number(gap: str) -> None:
 def test_a_unit_is_read_and_another_unit_is_refused(pattern: str, unit: str) -> None:
     cells = [pattern.format(i + 1) for i in range(N)]
     encoder = learnt(b=cells)
-    assert encoder.notes == [f"'b' holds numbers with the unit {unit!r}"]
+    thousands = ["',' separates the thousands of 'b'"] if unit == "$" else []
+    assert encoder.notes == [f"'b' holds numbers with the unit {unit!r}", *thousands]
     factor, rest = {"$": (1000, 250), "%": (1, 0.5)}.get(unit, (1, 0))
     np.testing.assert_array_equal(second(encoder, b=cells), factor * np.arange(1, N + 1) + rest)
-    with pytest.raises(TableError, match="'b' must hold finite numbers of .+, got '5 lb'"):
+    with pytest.raises(TableError, match=r"'b' must hold finite numbers of .+, got '5 lb'"):
         encoder.transform(table(b="5 lb"))
 
 

@@ -404,6 +404,9 @@ def _notes(
             yield f"{name!r} is taken as {TIME_UNITS[form.kind]}{_layout_note(name, form)}"
         if form.unit:
             yield f"{name!r} holds numbers with the unit {form.unit!r}"
+        mark = "," if encoder.decimal == "." else "."
+        if form.kind == NUMBER and any(isinstance(c, str) and mark in c for c in table[name]):
+            yield f"{mark!r} separates the thousands of {name!r}"
         gaps = int(table[name].isna().sum() + table[name].map(_is_silent).sum())
         if gaps:
             yield f"{gaps} missing values of {name!r} are taken as its median, {median:.4g}"

@@ -66,14 +66,17 @@ class TableModel:
         """Mean, std and interval, or classes and their probabilities; and OOD scores and flags.
 
         A calibrated classifier says of each class whether it is in the row's set of that level.
-        Rows keep their index. A row with a category that the fit has not seen is flagged as OOD.
+        Rows keep their index. A row with a category that the fit has not seen is flagged as OOD;
+        `attrs["n_unseen"]` counts these rows.
         """
         require_level(level)
         x, unseen = self.encoder.transform_and_flag(table)
         found = self.estimator.predict_all(x, level, fpr)
         columns = self._class_columns(found) if self.is_classifier else found._asdict()
         flags = {"ood_score": found.ood_score, "is_ood": found.is_ood | unseen}
-        return pd.DataFrame({**columns, **flags}, index=table.index)
+        frame = pd.DataFrame({**columns, **flags}, index=table.index)
+        frame.attrs["n_unseen"] = int(unseen.sum())
+        return frame
 
     def _class_columns(self, found: ClassPrediction) -> dict[str, Array]:
         classes = list(enumerate(self.estimator.classes_))

@@ -85,7 +85,7 @@ def is_class(y: pd.Series, decimal: str = ".") -> bool:
     _refuse_times(y, column_type(y))
     if is_numeric(y):
         return _few_integers(y)
-    if decimal == ".":
+    if decimal == "." and not _are_amounts(y, decimal):
         refuse_decimal_commas(y)
     if not any(matches(y, CODE_PATTERN)):
         if _are_amounts(y, decimal):
