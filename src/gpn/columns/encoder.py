@@ -160,6 +160,23 @@ class TableEncoder:
             start += width
         return found
 
+    @property
+    def input_names(self) -> list[str]:
+        """A name for each of the numbers that a row becomes, such as "colour=red"."""
+        ones = (f"{name}={value}" for name, values in self.categories.items() for value in values)
+        return [*self.medians, *ones]
+
+    def unseen_rows(self, table: pd.DataFrame) -> NDArray[np.bool_]:
+        """Which rows hold a value of a category that the fit has not seen; it does not warn."""
+        table, unseen = as_table(table), np.zeros(len(table), dtype=bool)
+        for name, known in {
+            **self.categories,
+            **{n: [v] for n, v in self.constants.items()},
+        }.items():
+            if name in table.columns:
+                unseen |= _places(to_texts(table[name]), known) < 0
+        return unseen
+
     def transform(self, table: pd.DataFrame) -> NDArray[np.float64]:
         """The columns of the fit as numbers, in its order; other columns are ignored."""
         return self.transform_and_flag(table)[0]
