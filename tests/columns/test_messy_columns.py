@@ -131,7 +131,7 @@ def test_numbers_as_people_write_them(text: str, decimal: str, value: float) -> 
     assert found.value == value
 
 
-@pytest.mark.parametrize("text", ["", ".", "12,34", "1,2,3", "kg", "--5", "1.2.3", "5 kg kg"])
+@pytest.mark.parametrize("text", ["", ".", "12,34", "1,2,3", "kg", "--5", "1.2.3", "5 kg kg", "E-90", "e5"])
 def test_what_is_no_number(text: str) -> None:
     assert parse_number(text) is None
 

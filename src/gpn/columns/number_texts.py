@@ -33,7 +33,7 @@ def parse_number(text: str, decimal: str = ".") -> WrittenNumber | None:
     Thousands may be separated, in groups of three. A unit may stand behind, a currency before.
     """
     found = _PATTERNS[decimal].fullmatch(text.strip().replace("−", "-"))
-    if found is None or not any(sign.isdigit() for sign in found["digits"]):
+    if found is None:
         return None
     thousands = "," if decimal == "." else "."
     digits = re.sub(rf"[{re.escape(thousands)}' \u00a0\u202f]", "", found["digits"])
@@ -47,7 +47,7 @@ def _pattern(decimal: str) -> re.Pattern[str]:
     unit = r"%|°?[^\W\d_]{1,6}[²³]?(?:/[^\W\d_]{1,5}[²³]?)?|[" + CURRENCY + "]"
     return re.compile(
         rf"(?P<sign>[+-]?)(?P<before>[{CURRENCY}])?\s*"
-        rf"(?P<digits>{whole}(?:{point}\d*)?(?:[eE][+-]?\d+)?)\s*(?P<unit>{unit})?"
+        rf"(?P<digits>(?={point}?\d){whole}(?:{point}\d*)?(?:[eE][+-]?\d+)?)\s*(?P<unit>{unit})?"
     )
 
 
