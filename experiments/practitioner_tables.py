@@ -168,7 +168,8 @@ def _measured(name: str, seed: int) -> tuple[dict[str, float], list[str]]:
         scored = pd.read_csv(place / "scored.csv", sep=",")
     known = frames[1][table.target].notna().to_numpy()
     y = frames[1][table.target][known]
-    answer = scored["class" if table.is_class else "mean"][known]
+    name = "class" if table.is_class else "mean"
+    answer = scored[f"gpn_{name}" if f"gpn_{name}" in scored else name][known]
     score = _score(table, y, answer)
     baseline = _baseline(table, frames[0], frames[1][known])
     return {

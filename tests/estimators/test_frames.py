@@ -113,7 +113,7 @@ def test_thousands_of_categories_are_fitted() -> None:
     assert table["shop"].nunique() > 100
     with pytest.warns(ColumnsWarning, match="most frequent are categories, all others are one"):
         model = GPNRegressor(random_state=0).fit(table, table["size"])
-    assert model._n_inputs == 51
+    assert model._n_inputs == 101
 
 
 def test_sparse_one_hot_is_fitted() -> None:

@@ -42,7 +42,7 @@ from gpn.core.warnings import GPNWarning, warn_caller
 from gpn.saving.validation import are_texts, check
 
 MAX_SHOWN_CATEGORIES = 5
-MAX_FREQUENT = 49  # values with a column each, where a category has more than 100
+MAX_FREQUENT = 99  # values with a column each, where a category has more than 100
 ID_NAME = re.compile(
     r"(.*[_\s.-])?(id|ids|uid|uuid|guid|index|idx|rownames?|row|rowid|rownum|row_number|serial)",
     re.IGNORECASE,

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from gpn.columns.column_types import TableError, are_codes, is_numeric
 from gpn.columns.encoder import TableEncoder, UnseenWarning, check_names, merge_unseen
 from gpn.core.files import replacing, temporary_file
+from gpn.core.warnings import warn_caller
 from gpn.data.safe_read import max_decompressed_bytes
-from gpn.tables.reading import Reading
+from gpn.tables.reading import Reading, ReadingWarning
 
 CHUNK_ROWS = 20_000
 CSV_SUFFIXES, PARQUET_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".gz"), (".parquet", ".pq")
@@ -242,8 +243,7 @@ def map_table(
             rows = chunk.reset_index(drop=True)
             result = function(rows)
             if append:
-                _refuse_overwriting(rows, result)
-                result = pd.concat([rows, result], axis=1)
+                result = pd.concat([rows, _renamed(rows, result)], axis=1)
             write(result)
             count += len(chunk)
             on_rows(count)
@@ -269,12 +269,20 @@ def _texts_between(
     return [name for name in names if name not in encoder.medians or name in encoder.texts]
 
 
-def _refuse_overwriting(table: pd.DataFrame, result: pd.DataFrame) -> None:
-    both = table.columns.intersection(result.columns)
-    if len(both):
+def _renamed(table: pd.DataFrame, result: pd.DataFrame) -> pd.DataFrame:
+    """The result, with another name for a column that the table has already: it warns."""
+    names = {name: f"gpn_{name}" for name in result.columns if name in table.columns}
+    taken = [name for name in names.values() if name in table.columns]
+    if taken:
         raise TableError(
-            f"the table must not have a column that is to be written, got {both[0]!r}; rename it."
+            f"the table must not have a column that is to be written, got {taken[0]!r}; rename it."
         )
+    for name, new in names.items():
+        warn_caller(
+            f"the table has a column {name!r} already; what is predicted is {new!r}.",
+            ReadingWarning,
+        )
+    return result.rename(columns=names)
 
 
 @contextmanager
