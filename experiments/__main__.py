@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from experiments import classes, harness
+from experiments import classes, harness, practitioner_tables
 from experiments.paper import contamination, figures, protocol, scalability
 from experiments.paper.context import RunContext
 from experiments.paper.plans import METHODS, PLANS
@@ -118,6 +118,7 @@ COMMANDS = {
     "shifts": shifts_command.execute,
     "tables": tables_command.execute,
     "classes": classes.execute,
+    "practitioner": practitioner_tables.execute,
 }
 
 
@@ -188,6 +189,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     classes.add_arguments(
         commands.add_parser("classes", help="classes of four small tables, against scikit-learn")
+    )
+    practitioner_tables.add_arguments(
+        commands.add_parser("practitioner", help="twelve tables of PyPI packages, as they are")
     )
     for command in (run, confirm, shares, table):
         command.add_argument("task", choices=PLANS)

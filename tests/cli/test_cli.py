@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import gpn
-from gpn.tables.column_types import TableError
-from gpn.tables.encoder import TableEncoder, UnseenWarning
+from gpn.columns.column_types import TableError
+from gpn.columns.encoder import TableEncoder, UnseenWarning
 from gpn.tables.model import TableModel, fit_table
 from gpn.tables.target import is_class
 from tests.cli.command import FIT, PREDICT, Command, check_refusal, done, rows
@@ -37,8 +37,8 @@ def test_from_a_table_to_flagged_rows(run: Command, tables: Path) -> None:
     assert measured["ood_auc"] > 0.9
     assert measured["ood_flagged"] > measured["flagged"]
     assert measured["ood_rows"] == 100
-    with pytest.warns(FutureWarning, match="--strangers is now called --ood"):
-        again = run("evaluate", "m.gpn", "test.csv", "--strangers", "ood.csv", "--json")
+    again = run("evaluate", "m.gpn", "test.csv", "--strangers", "ood.csv", "--json")
+    assert again.stderr == "warning: --strangers is now called --ood.\n"
     assert done(again) == measured
     assert "strangers" not in run("evaluate", "--help").output
     assert sorted(os.listdir()) == sorted(

@@ -17,7 +17,6 @@ from gpn.estimators import SyntheticPoolWarning
 from tests.estimators.small import SMALL
 from tests.estimators.test_estimators import POOL, WORDS, X, Y
 
-NAN = np.where(np.arange(400) == 7, np.nan, 1.0)[:, None] * POOL
 SET = TensorDataset(torch.from_numpy(POOL))
 POOLS: dict[str, tuple[Any, str]] = {
     "loader": (DataLoader(SET), r"a torch Dataset.*got a DataLoader; pass .*loader\.dataset"),
@@ -29,7 +28,6 @@ POOLS: dict[str, tuple[Any, str]] = {
         np.ones(120),
         r"got one of shape \(120,\); weights of labels go to .*sample_weight",
     ),
-    "nan": (NAN, "X_unlabeled must be rows like those of X, got what contains NaN; impute"),
     "infinity": (np.full((4, 2), np.inf), "X_unlabeled must be .*got what contains infinity"),
     "wide": (
         np.ones((4, 3)),

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import gpn
-from gpn.tables.column_types import TableError
-from gpn.tables.encoder import UnseenWarning
+from gpn.columns.column_types import TableError
+from gpn.columns.encoder import UnseenWarning
 from gpn.tables.fit_record import FitRecord
 from gpn.tables.model import TableModel, fit_table
 from gpn.tables.target import is_class, target_column

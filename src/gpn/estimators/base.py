@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 from torch import Tensor
 
+from gpn.columns.frames import as_frame, fit_encoder, has_other_types
 from gpn.core.pools.base import Pool, max_sampled_rows
 from gpn.core.posterior.base import Posterior
 from gpn.core.posterior.gated import GatedPosterior
@@ -37,10 +38,16 @@ from gpn.estimators.thresholds import (
 )
 from gpn.estimators.validation import (
     as_array,
+    as_dense,
+    check_is_frame,
     check_pool_type,
     check_row_shape,
     checked_pool,
+    column_medians,
+    imputed,
+    shape_of,
     synthetic_pool,
+    warn_of_missing,
 )
 from gpn.methods import registry
 from gpn.methods.registry import Method
@@ -71,6 +78,8 @@ class Estimator(BaseEstimator):
         detector_: what scores rows of a table; None for images, and for fewer than eight labels.
         reference_scores_: sorted OOD scores of known rows, from which `threshold` is taken.
         calibration_scores_: sorted conformal scores ``(n, o)``, None until `calibrate`.
+        encoder_: what makes numbers of a frame with columns of other types; else None.
+        medians_: of the columns of an array, which missing values are taken as; None for images.
     """
 
     random_state: Any
@@ -81,6 +90,14 @@ class Estimator(BaseEstimator):
     gate_variance_: float
     reference_scores_: Array
     calibration_scores_: Array | None
+    encoder_: Any
+    medians_: Array | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
 
     # Which method is fitted, and what it wants: `NamedMethod` and `GPNOptions` decide.
 
@@ -206,6 +223,8 @@ class Estimator(BaseEstimator):
         if rows is not None:
             rows = checked_pool(rows, X, self._validated)
         names = getattr(self, "feature_names_in_", None)
+        if self.encoder_ is not None:
+            names = np.array(self.encoder_.input_names, dtype=object)
         self.x_scale_ = Scale.none()
         if self._scales_inputs:
             robust = self._is_closed_form(X, has_pool=rows is not None)
@@ -222,7 +241,42 @@ class Estimator(BaseEstimator):
                 "np.load(path), or a part of its rows."
             )
         checks = {"reset": False, "dtype": np.float64, "allow_nd": True, **checks}
-        return validate_data(self, *map(as_array, arrays), **checks)
+        X, *y = (as_frame(as_dense(as_array(values))) for values in arrays)
+        if checks["reset"]:
+            self.encoder_ = fit_encoder(X) if has_other_types(X) else None
+        if getattr(self, "encoder_", None) is not None:
+            return self._encoded(X, *y, **checks)
+        missing = "allow-nan" if len(shape_of(X)) == 2 else True
+        found = validate_data(self, X, *y, ensure_all_finite=missing, **checks)
+        x = found[0] if y else found
+        if checks["reset"]:
+            self.medians_ = column_medians(x) if x.ndim == 2 else None
+            names = getattr(self, "feature_names_in_", None)
+            warn_of_missing(x, names)
+        x = imputed(x, getattr(self, "medians_", None))
+        return (x, *found[1:]) if y else x
+
+    def _encoded(self, X: Any, *y: Any, reset: bool, **checks: Any) -> Any:
+        """A frame as numbers, by the encoder; scikit-learn checks names, and y."""
+        check_is_frame(X)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if reset:
+            self.medians_ = None
+        x = self.encoder_.transform(X)
+        return check_X_y(x, *y, estimator=self, **checks) if y else x
+
+    @property
+    def _n_inputs(self) -> int:
+        """How many numbers a row becomes."""
+        encoder = getattr(self, "encoder_", None)
+        return int(self.n_features_in_) if encoder is None else encoder.width
+
+    def _unseen(self, X: Any) -> NDArray[np.bool_]:
+        """Which rows hold a value of a category that the fit has not seen."""
+        encoder = getattr(self, "encoder_", None)
+        if encoder is None:
+            return np.zeros(len(shape_of(X)) and shape_of(X)[0], dtype=bool)
+        return encoder.unseen_rows(as_frame(X))
 
     def _check_rows(self, X: Any) -> None:
         check_is_fitted(self)
@@ -263,7 +317,7 @@ class Estimator(BaseEstimator):
     def _log_odds(self, x: Tensor) -> Array:
         """The detector's log odds at scaled rows."""
         assert self.detector_ is not None
-        return self.detector_.log_odds(to_numpy(x[:, : self.n_features_in_].double()))
+        return self.detector_.log_odds(to_numpy(x[:, : self._n_inputs].double()))
 
     def _scores(self, x: Tensor) -> Array:
         """`ood_score` at scaled rows."""
@@ -284,8 +338,8 @@ class Estimator(BaseEstimator):
 
     @in_chunks
     def is_ood(self, X: Any, fpr: float = 0.05) -> NDArray[np.bool_]:
-        """Rows whose score exceeds `threshold(fpr)`."""
-        return self.ood_score(X) > self.threshold(fpr)
+        """Rows whose score exceeds `threshold(fpr)`, or that hold a category that is new."""
+        return (self.ood_score(X) > self.threshold(fpr)) | self._unseen(X)
 
     def threshold(self, fpr: float = 0.05) -> float:
         """The score that at most a share `fpr` of new known rows exceeds, on average over fits.

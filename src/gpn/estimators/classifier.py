@@ -146,7 +146,8 @@ class Classifier(ClassifierMixin, Estimator):
         p, score = self._probabilities(x), self._scores(x)
         sets = None if self.calibration_scores_ is None else self._sets(p, level)
         label = self.classes_[p.argmax(1)]
-        return ClassPrediction(label, p, entr(p).sum(1), sets, score, score > limit)
+        is_ood = (score > limit) | self._unseen(X)
+        return ClassPrediction(label, p, entr(p).sum(1), sets, score, is_ood)
 
     def sample_proba(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Class probabilities of each function: ``(n, classes, s)``."""

@@ -82,7 +82,8 @@ def _fields(model: Any) -> dict[str, Any]:
         "method": getattr(model, "method", None),
         "settings": settings and {name: encode(value) for name, value in settings.items()},
         "given": _options(model),
-        "n_features": int(model.n_features_in_),
+        "n_features": model._n_inputs,
+        **_encoder_fields(model),
         "mean_columns": _mean_columns(model),
         "features": None if names is None else [str(name) for name in names],
         "classes": None if classes is None else classes.tolist(),
@@ -90,6 +91,14 @@ def _fields(model: Any) -> dict[str, Any]:
         "targets": getattr(model, "n_targets_", None),
         "flat": getattr(model, "_flat", None),
     }
+
+
+def _encoder_fields(model: Any) -> dict[str, Any]:
+    """The encoder of a frame, and how many columns the frame has."""
+    encoder = getattr(model, "encoder_", None)
+    if encoder is None:
+        return {}
+    return {"encoder": encoder.to_dict(), "n_columns": int(model.n_features_in_)}
 
 
 def _mean_columns(model: Any) -> int:
@@ -129,6 +138,8 @@ def _dtype(classes: NDArray[Any]) -> str:
 
 def _arrays(model: Any) -> dict[str, NDArray[Any]]:
     arrays = {"reference_scores": model.reference_scores_}
+    if getattr(model, "medians_", None) is not None:
+        arrays["medians"] = model.medians_
     if model.calibration_scores_ is not None:
         arrays["calibration"] = model.calibration_scores_
     for name in ("x_scale_", "y_scale_"):
@@ -193,7 +204,9 @@ def _check_fields(fields: Any, signature: Signature) -> None:
     whole = type(width) is int and type(added) is int and 0 <= added <= signature.n_outputs
     right = whole and width + added == signature.input_shape[0]
     check(right, f"n_features must be {signature.input_shape[0]}", width)
-    check(names is None or are_texts(names, width), "there must be a name per feature", names)
+    n_columns = fields.get("n_columns", width)
+    check(type(n_columns) is int and n_columns > 0, "columns must be counted", n_columns)
+    check(names is None or are_texts(names, n_columns), "there must be a name per feature", names)
     if not signature.is_classification:
         check(fields["targets"] == signature.n_outputs, "targets must be outputs", fields)
         check(type(fields["flat"]) is bool, "flat must be true or false", fields["flat"])
@@ -203,7 +216,8 @@ def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> A
     """The fitted estimator."""
     model, signature = _unfitted(fields, posterior), posterior.signature
     model.posterior_ = posterior
-    model.n_features_in_ = fields["n_features"]
+    model.n_features_in_ = fields.get("n_columns", fields["n_features"])
+    model.encoder_ = _encoder(fields)
     if fields["features"] is not None:
         model.feature_names_in_ = np.array(fields["features"], dtype=object)
     if signature.is_classification:
@@ -215,12 +229,27 @@ def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> A
         _restore_mean_and_noise(model, fields, signature, arrays)
     is_table = len(signature.input_shape) == 1  # rows of other shapes have one scale for all
     model.x_scale_ = _scale("x_scale_", arrays, (fields["n_features"],) if is_table else ())
+    model.medians_ = None
+    if "medians" in arrays:
+        rule = "there must be a median per column"
+        model.medians_ = finite_array(rule, arrays["medians"], (fields["n_features"],))
     model.detector_, model.gate_variance_ = _detector(arrays, fields["n_features"])
     rule = "reference scores must be finite numbers"
     model.reference_scores_ = finite_array(rule, arrays["reference_scores"], (None,))
     n_outputs = 1 if signature.is_classification else signature.n_outputs
     model.calibration_scores_ = _calibration_scores(arrays.get("calibration"), n_outputs)
     return model
+
+
+def _encoder(fields: dict[str, Any]) -> Any:
+    """The encoder of a frame, None of a model of arrays."""
+    if "encoder" not in fields:
+        return None
+    from gpn.columns.encoder import TableEncoder
+
+    encoder, width = TableEncoder.from_dict(fields["encoder"]), fields["n_features"]
+    check(encoder.width == width, f"columns must make {width} numbers of a row", encoder.width)
+    return encoder
 
 
 def _restore_class_mean(

@@ -110,8 +110,10 @@ class Regressor(RegressorMixin, Estimator):
     ) -> Self:
         """Learn from labeled rows, and from unlabeled rows like those to predict.
 
-        Unlabeled rows may be too many for memory: a memory-mapped array, a torch Dataset or a
-        `gpn.DiskPool`. A row counts as often as its weight says. A fit with a `checkpoint`, a
+        Rows may be an array, a sparse matrix or a frame; columns of a frame that hold texts, dates
+        or categories become numbers as in `gpn fit`. Missing numbers are taken as their column's
+        median. Unlabeled rows may be too many for memory: a memory-mapped array, a torch Dataset
+        or a `gpn.DiskPool`. A row counts as often as its weight says. A fit with a `checkpoint`, a
         path, is written to that file while it runs; killed and called again, it resumes there.
         A fit in closed form takes seconds and writes no checkpoint. An earlier calibration is
         forgotten.
@@ -197,7 +199,8 @@ class Regressor(RegressorMixin, Estimator):
         if self.detector_ is not None and odds is not None:
             score = self.detector_.probability(odds)
         std = self._std(self._gated_variance(found))
-        return Prediction(self._to_units(found.mean), std, lower, upper, score, score > limit)
+        is_ood = (score > limit) | self._unseen(X)
+        return Prediction(self._to_units(found.mean), std, lower, upper, score, is_ood)
 
     @in_chunks
     def predict_quantiles(self, X: Any, q: Any) -> Array:

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from gpn.columns.frames import ColumnsWarning
 from gpn.core.task import lazy_pool
 from gpn.core.types import as_generator
 from gpn.core.warnings import GPNWarning, warn_caller
@@ -25,6 +27,8 @@ POOL_TYPES = (
 )
 MAX_MEAN_WEIGHT = 10  # copies per row
 MIN_SYNTHETIC_ROWS = 1000
+MAX_DENSE_BYTES = 4 << 30
+MAX_MEDIAN_ROWS = 10_000
 
 
 class SyntheticPoolWarning(GPNWarning):
@@ -37,6 +41,67 @@ def as_array(values: Any) -> Any:
         return values
     plain = values.detach().cpu()
     return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+
+
+def as_dense(values: Any) -> Any:
+    """A sparse matrix as an array, if that fits into memory; others unchanged."""
+    if not issparse(values):
+        return values
+    size = 8 * int(np.prod(values.shape))
+    if size > MAX_DENSE_BYTES:
+        raise ValueError(
+            f"a sparse matrix must fit into {MAX_DENSE_BYTES >> 30} GiB once it is dense, got "
+            f"{values.shape}, {size / 2**30:.1f} GiB; use fewer columns, such as the most frequent "
+            "values, or TruncatedSVD."
+        )
+    return values.toarray()
+
+
+def check_is_frame(X: Any) -> None:
+    """Raise unless X is a frame, as in a fit whose columns are not all numbers."""
+    if not hasattr(X, "columns"):
+        raise ValueError(
+            "X must be a frame with the columns of the fit, which are not all numbers, got "
+            f"{type(X).__name__}."
+        )
+
+
+def column_medians(X: Array) -> Array:
+    """The median of what each column holds, of some 10,000 rows; 0 of an empty column."""
+    some = X[:: max(1, len(X) // MAX_MEDIAN_ROWS)] if np.isfinite(X).all() else X
+    empty = np.isnan(some).all(0)
+    medians: Array = np.zeros(X.shape[1])
+    medians[~empty] = np.nanmedian(some[:, ~empty], axis=0)
+    return medians
+
+
+def imputed(X: Array, medians: Array | None) -> Array:
+    """Missing values as the median of their column."""
+    missing = np.isnan(X)
+    if not missing.any():
+        return X
+    if medians is None:
+        raise ValueError(
+            "X must have no missing values for this model, whose file knows no medians, got NaN; "
+            "impute them, or fit again."
+        )
+    return np.where(missing, medians, X)
+
+
+def warn_of_missing(X: Array, names: Array | None) -> None:
+    """Warn where columns have missing values, which are taken as their median."""
+    if X.ndim != 2:
+        return
+    counts = np.isnan(X).sum(0)
+    columns = np.flatnonzero(counts)
+    if len(columns):
+        some = [f"{i if names is None else repr(names[i])} ({counts[i]})" for i in columns[:3]]
+        more = f" and {len(columns) - 3} more" if len(columns) > 3 else ""
+        warn_caller(
+            f"X has missing values, which are taken as the median of their column: column "
+            f"{', '.join(some)}{more}.",
+            ColumnsWarning,
+        )
 
 
 def shape_of(rows: Any) -> tuple[int, ...]:

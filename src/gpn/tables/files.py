@@ -13,34 +13,44 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gpn.columns.column_types import TableError, are_codes, is_numeric
+from gpn.columns.encoder import TableEncoder, UnseenWarning, check_names, merge_unseen
 from gpn.core.files import replacing, temporary_file
+from gpn.core.warnings import warn_caller
 from gpn.data.safe_read import max_decompressed_bytes
-from gpn.tables.column_types import TableError, are_codes, is_numeric
-from gpn.tables.encoder import TableEncoder, UnseenWarning, check_names, merge_unseen
+from gpn.tables.reading import Reading, ReadingWarning
 
 CHUNK_ROWS = 20_000
-CSV_SUFFIXES, PARQUET_SUFFIXES = (".csv", ".csv.gz", ".gz"), (".parquet", ".pq")
+CSV_SUFFIXES, PARQUET_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".gz"), (".parquet", ".pq")
+SNIFFED_BYTES = 64 << 20  # of a file, by which its encoding is found
 
 OnRows = Callable[[int], object]  # called with the number of rows so far
 
 
-def read_table(path: Path, texts: Collection[str] | None = None) -> pd.DataFrame:
+def read_table(
+    path: Path, texts: Collection[str] | None = None, reading: Reading | None = None
+) -> pd.DataFrame:
     """The whole table; it must have rows.
 
     The columns `texts` of a CSV stay texts, and pandas infers the others. None infers all of them
     from the whole column: numbers if every cell is one, unless they are codes such as "01".
     """
-    table = pd.concat(list(read_chunks(path, texts, whole=True)), ignore_index=True)
+    chunks = list(read_chunks(path, texts, whole=True, reading=reading))
+    table = pd.concat(chunks, ignore_index=True)
     if texts is not None or _is_parquet(path):
         return table
-    return pd.DataFrame({name: _inferred(table[name]) for name in table.columns})
+    decimal = "." if reading is None else reading.decimal
+    return pd.DataFrame({name: _inferred(table[name], decimal) for name in table.columns})
 
 
-def _inferred(column: pd.Series) -> pd.Series:
+def _inferred(column: pd.Series, decimal: str) -> pd.Series:
     """Texts as numbers, if all of them are: neither codes, nor integers beyond 64 bits."""
     known = column.dropna()
+    if known.empty:
+        return column
     try:
-        numbers = pd.to_numeric(known)
+        with_points = known.str.replace(",", ".") if decimal == "," else known
+        numbers = pd.to_numeric(with_points)
     except ValueError:
         return column
     is_code = is_numeric(numbers) and (numbers % 1 == 0).all() and are_codes(set(known), len(known))
@@ -58,18 +68,24 @@ def read_chunks(
     chunk_rows: int | None = None,
     *,
     whole: bool = False,
+    reading: Reading | None = None,
 ) -> Iterator[pd.DataFrame]:
     """The table in chunks, so that memory does not grow with its length.
 
     The columns `texts` of a CSV stay texts, None means all: "01" is not 1, whatever else a chunk
     holds. `whole` says that the chunks will be put together: all of them must then fit in memory.
     """
-    read, kind = (_read_parquet, "Parquet") if _is_parquet(path) else (_read_csv, "CSV")
+    kind = "Parquet" if _is_parquet(path) else "CSV"
     if not path.is_file():
         raise TableError(f"a table must be a file that exists, got {path}.")
     count = 0
     try:
-        for chunk in read(path, texts, chunk_rows or CHUNK_ROWS, whole=whole):
+        size = chunk_rows or CHUNK_ROWS
+        if kind == "Parquet":
+            chunks = _read_parquet(path, size, whole=whole)
+        else:
+            chunks = _read_csv(path, texts, size, reading or Reading(), whole=whole)
+        for chunk in chunks:
             check_names(chunk.columns)
             count += len(chunk)
             yield chunk
@@ -77,6 +93,11 @@ def read_chunks(
         raise
     except pd.errors.EmptyDataError:
         count = 0
+    except UnicodeDecodeError as error:
+        raise TableError(
+            f"{path} must be a complete CSV file in one encoding, got {error}; say which, such as "
+            "--encoding latin-1."
+        ) from error
     except Exception as error:  # parsers of damaged files raise anything at all
         raise TableError(
             f"{path} must be a complete {kind} file, got {str(error).strip():.500} "
@@ -87,18 +108,27 @@ def read_chunks(
 
 
 def _read_csv(
-    path: Path, texts: Collection[str] | None, chunk_rows: int, *, whole: bool
+    path: Path, texts: Collection[str] | None, chunk_rows: int, reading: Reading, *, whole: bool
 ) -> Iterator[pd.DataFrame]:
-    _check_header(path)
+    reading = reading.resolved(path, _start_of(path))
+    options: dict[str, Any] = {"sep": reading.sep, "encoding": reading.encoding}
+    _check_header(path, options)
     dtype: Any = "str" if texts is None else dict.fromkeys(texts, "str")
+    options |= {"decimal": reading.decimal, "dtype": dtype, "low_memory": False}
     with _opened(path) as file:
-        for chunk in pd.read_csv(file, chunksize=chunk_rows, dtype=dtype, low_memory=False):
+        for chunk in pd.read_csv(file, chunksize=chunk_rows, **options):
             yield chunk
             if isinstance(file, _BoundedGzip) and not whole:
                 file.left = file.limit
 
 
-def _check_header(path: Path) -> None:
+def _start_of(path: Path) -> bytes:
+    """As much of a file as its encoding is found by; of a packed one, less."""
+    with _opened(path) as file:
+        return bytes(file.read(SNIFFED_BYTES if path.suffix != ".gz" else 1 << 16))
+
+
+def _check_header(path: Path, options: dict[str, Any]) -> None:
     """Raise unless names differ, and cells have names.
 
     pandas would silently rename the second column of a name, and take a first column without a name
@@ -106,11 +136,13 @@ def _check_header(path: Path) -> None:
     """
     try:
         with _opened(path) as file:
-            rows = pd.read_csv(file, header=None, nrows=2, dtype="str", keep_default_na=False)
+            rows = pd.read_csv(
+                file, header=None, nrows=2, dtype="str", keep_default_na=False, **options
+            )
     except pd.errors.ParserError as error:
         raise TableError(
             f"every row of {path} must have as many cells as there are names, got "
-            f"{str(error).strip():.200}; name every column, or separate cells by commas."
+            f"{str(error).strip():.200}; name every column, separate cells by commas, or say --sep."
         ) from error
     check_names(pd.Index([name for name in rows.iloc[0] if name]))
 
@@ -147,10 +179,8 @@ def _too_large(path: Path, limit: int) -> TableError:
     )
 
 
-def _read_parquet(
-    path: Path, texts: Collection[str] | None, chunk_rows: int, *, whole: bool
-) -> Iterator[pd.DataFrame]:
-    """Parquet knows the types of its columns, so that `texts` makes no difference."""
+def _read_parquet(path: Path, chunk_rows: int, *, whole: bool) -> Iterator[pd.DataFrame]:
+    """Parquet knows the types of its columns, and has one encoding."""
     with pq.ParquetFile(path) as file:
         claimed, limit = file.metadata, max_decompressed_bytes(path)
         groups = [claimed.row_group(i).total_byte_size for i in range(claimed.num_row_groups)]
@@ -163,7 +193,11 @@ def _read_parquet(
 
 
 def sample_rows(
-    path: Path, texts: Collection[str], max_rows: int, on_rows: OnRows
+    path: Path,
+    texts: Collection[str],
+    max_rows: int,
+    on_rows: OnRows,
+    reading: Reading | None = None,
 ) -> tuple[pd.DataFrame, int]:
     """At most `max_rows` of the table, all subsets equally likely, in their order; and its length.
 
@@ -172,7 +206,7 @@ def sample_rows(
     """
     rng, count = np.random.default_rng(0), 0
     sampled: list[pd.DataFrame] = []
-    for chunk in read_chunks(path, texts):
+    for chunk in read_chunks(path, texts, reading=reading):
         sampled.append(chunk.set_index(rng.random(len(chunk))))
         if sum(map(len, sampled)) > 2 * max_rows:
             sampled = [_with_lowest_keys(pd.concat(sampled), max_rows)]
@@ -194,6 +228,7 @@ def map_table(
     *,
     append: bool,
     on_rows: OnRows,
+    reading: Reading | None = None,
 ) -> int:
     """Write `function` of every chunk of `source` to `out`, and return the number of rows.
 
@@ -203,12 +238,12 @@ def map_table(
     count = 0
     with warnings.catch_warnings(record=True) as caught, table_writer(out) as write:
         warnings.simplefilter("always")
-        for chunk in read_chunks(source, _texts_between(source, out, encoder)):
+        texts = _texts_between(source, out, encoder, reading)
+        for chunk in read_chunks(source, texts, reading=reading):
             rows = chunk.reset_index(drop=True)
             result = function(rows)
             if append:
-                _refuse_overwriting(rows, result)
-                result = pd.concat([rows, result], axis=1)
+                result = pd.concat([rows, _renamed(rows, result)], axis=1)
             write(result)
             count += len(chunk)
             on_rows(count)
@@ -221,23 +256,33 @@ def map_table(
     return count
 
 
-def _texts_between(source: Path, out: Path, encoder: TableEncoder) -> Collection[str]:
+def _texts_between(
+    source: Path, out: Path, encoder: TableEncoder, reading: Reading | None
+) -> Collection[str]:
     """The columns to read as texts: from CSV to CSV all that the model does not read as numbers.
 
     What the model does not read comes out as it went in.
     """
     if _is_parquet(source) or _is_parquet(out):
-        return encoder.categories
-    names = next(read_chunks(source, chunk_rows=1)).columns
-    return [name for name in names if name not in encoder.medians]
+        return encoder.texts
+    names = next(read_chunks(source, chunk_rows=1, reading=reading)).columns
+    return [name for name in names if name not in encoder.medians or name in encoder.texts]
 
 
-def _refuse_overwriting(table: pd.DataFrame, result: pd.DataFrame) -> None:
-    both = table.columns.intersection(result.columns)
-    if len(both):
+def _renamed(table: pd.DataFrame, result: pd.DataFrame) -> pd.DataFrame:
+    """The result, with another name for a column that the table has already: it warns."""
+    names = {name: f"gpn_{name}" for name in result.columns if name in table.columns}
+    taken = [name for name in names.values() if name in table.columns]
+    if taken:
         raise TableError(
-            f"the table must not have a column that is to be written, got {both[0]!r}; rename it."
+            f"the table must not have a column that is to be written, got {taken[0]!r}; rename it."
         )
+    for name, new in names.items():
+        warn_caller(
+            f"the table has a column {name!r} already; what is predicted is {new!r}.",
+            ReadingWarning,
+        )
+    return result.rename(columns=names)
 
 
 @contextmanager

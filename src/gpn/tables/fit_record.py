@@ -14,7 +14,7 @@ Rows = NDArray[np.float64]
 MIN_STORED_ROWS, MAX_STORED_ROWS = 50, 2000
 MAX_STORED_NUMBERS = 250_000  # two megabytes of a model's file
 MIN_DISTINCT_SHARE = 0.9
-JSON_FIELDS = ("labeled", "unlabeled", "notes", "warnings", "diagnostics")
+JSON_FIELDS = ("labeled", "unlabeled", "notes", "warnings", "diagnostics", "summary")
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class FitRecord:
 
     labeled, unlabeled: how many rows there were; unlabeled None means that synthetic rows were
     generated. notes: what was done to columns. warnings: what the fit warned of. diagnostics: what
-    the fit measured. y: of classes the number of each.
+    the fit measured. summary: how well left-out labels were predicted (`gpn.tables.summary`). y: of
+    classes the number of each.
     """
 
     labeled: int
@@ -33,6 +34,7 @@ class FitRecord:
     diagnostics: dict[str, Any] = field(default_factory=dict)
     x: Rows | None = field(default=None, repr=False)
     y: Rows | None = field(default=None, repr=False)
+    summary: dict[str, Any] = field(default_factory=dict)
 
     def share_in(self, x: Rows, y: Rows) -> float:
         """The share of the stored rows that are among these.
@@ -67,6 +69,7 @@ class FitRecord:
         for texts in (record.notes, record.warnings):
             check(are_texts(texts), "notes and warnings must be texts", texts)
         check(isinstance(record.diagnostics, dict), "diagnostics must have names", fields)
+        check(isinstance(record.summary, dict), "a summary must have names", fields)
         trials = record.diagnostics.get("beta_search", [])
         listed = isinstance(trials, list) and all(isinstance(trial, dict) for trial in trials)
         check(listed, "a search must be a list of trials", trials)

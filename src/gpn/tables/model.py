@@ -1,10 +1,11 @@
 """A model of a table: an estimator, the columns that it reads, and the one that it predicts."""
 
 import os
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from sklearn.base import is_classifier
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from gpn import metrics
+from gpn.columns.column_types import TableError
+from gpn.columns.encoder import TableEncoder
 from gpn.core.checks import require_level
 from gpn.estimators.classifier import ClassPrediction, GPNClassifier, PosteriorClassifier
 from gpn.estimators.intervals.calibration import class_numbers
@@ -22,11 +25,11 @@ from gpn.estimators.intervals.conformal import fewest_rows
 from gpn.estimators.persistence import load_parts, save_model
 from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor, Prediction
 from gpn.saving.format import SavedModel
-from gpn.saving.validation import as_model_error, check
-from gpn.tables.column_types import TableError, to_numbers
-from gpn.tables.encoder import TableEncoder
+from gpn.saving.validation import are_texts, as_model_error, check
 from gpn.tables.fit_record import FitRecord, rows_to_store
-from gpn.tables.target import is_class, target_column
+from gpn.tables.reading import Reading
+from gpn.tables.summary import fit_summary
+from gpn.tables.target import is_class, split_unlabeled, target_column, target_numbers
 
 Array = NDArray[Any]
 
@@ -36,12 +39,18 @@ MAX_SHARE_SEEN = 0.5  # of the stored labeled rows, in a table to calibrate with
 
 @dataclass(frozen=True)
 class TableModel:
-    """`predict(table)` gives a table: what `gpn predict` writes. `record` describes the fit."""
+    """`predict(table)` gives a table: what `gpn predict` writes.
+
+    record: describes the fit. reading: how the files of the fit are written. ids: the columns that
+    name the rows.
+    """
 
     estimator: Any
     encoder: TableEncoder
     target: str
     record: FitRecord | None = None
+    reading: Reading = field(default_factory=Reading)
+    ids: tuple[str, ...] = ()
 
     @property
     def is_classifier(self) -> bool:
@@ -51,20 +60,23 @@ class TableModel:
     def texts(self) -> list[str]:
         """The columns to read as texts: categories, and a target whose classes are words."""
         worded = self.is_classifier and self.estimator.classes_.dtype.kind in "OU"
-        return [*self.encoder.categories, *([self.target] if worded else [])]
+        return [*self.encoder.texts, *([self.target] if worded else [])]
 
     def predict(self, table: pd.DataFrame, level: float = 0.95, fpr: float = 0.05) -> pd.DataFrame:
         """Mean, std and interval, or classes and their probabilities; and OOD scores and flags.
 
         A calibrated classifier says of each class whether it is in the row's set of that level.
-        Rows keep their index. A row with a category that the fit has not seen is flagged as OOD.
+        Rows keep their index. A row with a category that the fit has not seen is flagged as OOD;
+        `attrs["n_unseen"]` counts these rows.
         """
         require_level(level)
         x, unseen = self.encoder.transform_and_flag(table)
         found = self.estimator.predict_all(x, level, fpr)
         columns = self._class_columns(found) if self.is_classifier else found._asdict()
         flags = {"ood_score": found.ood_score, "is_ood": found.is_ood | unseen}
-        return pd.DataFrame({**columns, **flags}, index=table.index)
+        frame = pd.DataFrame({**columns, **flags}, index=table.index)
+        frame.attrs["n_unseen"] = int(unseen.sum())
+        return frame
 
     def _class_columns(self, found: ClassPrediction) -> dict[str, Array]:
         classes = list(enumerate(self.estimator.classes_))
@@ -97,8 +109,10 @@ class TableModel:
         """Calibrate intervals and sets of classes by labeled rows that the fit has not seen.
 
         See `gpn.estimators.intervals.calibration`. Rows of the fit would make intervals too
-        narrow: they are refused, as far as the model stores its labeled rows.
+        narrow: they are refused, as far as the model stores its labeled rows. Rows without a
+        label are skipped.
         """
+        table = split_unlabeled(table, self.target)[0]
         x, y = self.encoder.transform(table), target_column(table, self.target)
         if len(x) < MIN_CALIBRATION_ROWS:
             raise TableError(
@@ -115,12 +129,17 @@ class TableModel:
         self.estimator.calibrate(x, np.asarray(y) if self.is_classifier else labels)
 
     def evaluate(self, table: pd.DataFrame, ood: pd.DataFrame | None = None) -> dict[str, Any]:
-        """How good predictions are on labeled rows, and how well OOD rows are detected."""
+        """How good predictions are on labeled rows, and how well OOD rows are detected.
+
+        Rows without a label are skipped, and counted.
+        """
+        table, blank = split_unlabeled(table, self.target)
         (x, unseen), y = self.encoder.transform_and_flag(table), target_column(table, self.target)
         labels, found = self._labels(y), self.estimator.predict_all(x)
         metrics_of = _class_metrics if self.is_classifier else _number_metrics
         values = {
             "rows": len(x),
+            **({"rows_without_label": len(blank)} if len(blank) else {}),
             **metrics_of(found, labels),
             "flagged": float((found.is_ood | unseen).mean()),
         }
@@ -140,7 +159,7 @@ class TableModel:
     def _labels(self, y: pd.Series) -> Array:
         """Targets, or the numbers of classes; a class that the fit has not seen is an error."""
         try:
-            return _label_numbers(self.estimator, y)
+            return _label_numbers(self.estimator, y, self.reading.decimal)
         except ValueError as error:
             if not self.is_classifier or self.estimator.classes_.dtype.kind not in "iu":
                 raise
@@ -152,6 +171,10 @@ class TableModel:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole model as one file, for `gpn.load`."""
         fields: dict[str, Any] = {"columns": self.encoder.to_dict(), "target": self.target}
+        if self.reading != Reading():
+            fields["reading"] = self.reading.to_dict()
+        if self.ids:
+            fields["ids"] = list(self.ids)
         if self.record is None:
             save_model(self.estimator, path, fields=fields)
         else:
@@ -196,7 +219,10 @@ def load_table_model(saved: SavedModel, device: torch.device) -> TableModel:
         check(fields["flat"] in (True, None), "a table must have one target", fields["flat"])
         if record is not None:
             record = FitRecord.from_dict(record, width, arrays)
-        return TableModel(estimator, encoder, target, record)
+        ids = fields.get("ids", [])
+        check(are_texts(ids), "ids must be texts", ids)
+        reading = Reading.from_dict(fields.get("reading", {}))
+        return TableModel(estimator, encoder, target, record, reading, tuple(ids))
 
 
 def fit_table(
@@ -207,24 +233,38 @@ def fit_table(
     classes: bool | None = None,
     method: str = "gpn",
     keep_rows: bool = True,
+    drop: Sequence[str] = (),
+    ids: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    dates: Mapping[str, str] | None = None,
+    reading: Reading | None = None,
     **options: Any,
 ) -> TableModel:
     """A model of `target`; `classes` None decides by its values.
 
-    With `keep_rows` the model stores at most 2,000 labeled rows, for its report.
+    Rows without a label join the unlabeled ones. With `keep_rows` the model stores at most 2,000
+    labeled rows, for its report. drop: columns not to read. ids: columns that name the rows, not
+    read either. keep, dates: see `TableEncoder.fit`. reading: how the model's files are written.
     """
-    target = str(target)
+    started, target, reading = time.perf_counter(), str(target), reading or Reading()
+    labeled, blank = split_unlabeled(labeled, target)
     y = target_column(labeled, target)
-    encoder = TableEncoder.fit(labeled, target)
-    with_classes = is_class(y) if classes is None else classes
+    encoder = TableEncoder.fit(
+        labeled, target, drop=(*drop, *ids), keep=keep, dates=dates, decimal=reading.decimal
+    )
+    with_classes = is_class(y, reading.decimal) if classes is None else classes
     if not with_classes:
-        y = to_numbers(y)
+        y = target_numbers(y, reading.decimal)
     estimator = _estimator(method, options, with_classes=with_classes)
     x = encoder.transform(labeled)
-    pool = None if unlabeled is None else encoder.transform(unlabeled)
+    pools = [
+        encoder.transform(rows) for rows in (unlabeled, blank) if rows is not None and len(rows)
+    ]
+    pool = np.concatenate(pools) if pools else None
     with _recorded_warnings() as messages:
         estimator.fit(x, np.asarray(y), pool)
-    stored = rows_to_store(x, _label_numbers(estimator, y)) if keep_rows else (None, None)
+    labels = _label_numbers(estimator, y, reading.decimal)
+    stored = rows_to_store(x, labels) if keep_rows else (None, None)
     report = getattr(estimator.posterior_, "fit_report", None)  # of a GPN
     record = FitRecord(
         labeled=len(x),
@@ -232,10 +272,11 @@ def fit_table(
         notes=encoder.notes,
         warnings=messages,
         diagnostics={} if report is None else report.to_dict(),
+        summary=fit_summary(estimator, x, labels, time.perf_counter() - started),
         x=stored[0],
         y=stored[1],
     )
-    return TableModel(estimator, encoder, target, record)
+    return TableModel(estimator, encoder, target, record, reading, tuple(ids))
 
 
 def _estimator(method: str, options: dict[str, Any], *, with_classes: bool) -> Any:
@@ -260,8 +301,8 @@ def _recorded_warnings() -> Iterator[list[str]]:
         warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
 
 
-def _label_numbers(estimator: Any, y: pd.Series) -> NDArray[np.float64]:
+def _label_numbers(estimator: Any, y: pd.Series, decimal: str) -> NDArray[np.float64]:
     """Targets, or the numbers of classes."""
     if not is_classifier(estimator):
-        return np.asarray(to_numbers(y))
+        return np.asarray(target_numbers(y, decimal))
     return class_numbers(estimator.classes_, y).astype(np.float64)

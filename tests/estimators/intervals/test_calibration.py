@@ -156,7 +156,7 @@ def test_sets_grow_with_the_level(classifier: Any) -> None:
 
 
 BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "NaN": (lambda m: m.calibrate([[np.nan, 0.0]], [1]), "X contains NaN"),
+    "infinite": (lambda m: m.calibrate([[np.inf, 0.0]], [1]), "X contains infinity"),
     "width": (lambda m: m.calibrate(np.zeros((30, 1)), np.zeros(30)), "has 1 features, but .* 2"),
     "lengths": (lambda m: m.calibrate(np.zeros((30, 2)), [0, 1]), "inconsistent numbers of sam"),
     "none": (lambda m: m.calibrate(np.zeros((0, 2)), []), r"0 sample\(s\) .* minimum of 1"),
