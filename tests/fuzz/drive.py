@@ -18,9 +18,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from gpn.columns.column_types import TableError
 from gpn.data import DataError, MissingData
 from gpn.saving.validation import ModelError
-from gpn.tables.column_types import TableError
 from tests.fuzz import images, models, pools, tables
 from tests.fuzz.reader import Reader
 

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 import gpn
-from gpn.tables.encoder import TableEncoder
+from gpn.columns.encoder import TableEncoder
 from gpn.tables.fit_record import FitRecord
 from gpn.tables.model import TableModel
 from tests.fuzz import formats

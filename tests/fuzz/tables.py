@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import gpn
 from gpn.cli.commands import app
+from gpn.columns.column_types import TableError
+from gpn.columns.encoder import TableEncoder
 from gpn.tables import files
-from gpn.tables.column_types import TableError
-from gpn.tables.encoder import TableEncoder
 from gpn.tables.target import is_class, target_column
 from tests.fuzz import formats, models
 from tests.fuzz.mutate import mutated

@@ -9,8 +9,8 @@ import pytest
 from sklearn.base import is_classifier
 
 import gpn
+from gpn.columns.encoder import TableEncoder
 from gpn.report import write_report
-from gpn.tables.encoder import TableEncoder
 from gpn.tables.fit_record import FitRecord
 from gpn.tables.model import TableModel
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gpn.columns.encoder import UnseenWarning
 from gpn.report.rows import (
     ScoredTable,
     SelectedRow,
@@ -15,7 +16,6 @@ from gpn.report.rows import (
     score_table,
     typical_rows,
 )
-from gpn.tables.encoder import UnseenWarning
 from gpn.tables.model import TableModel
 from tests.report.conftest import MARKUP, WORD
 

@@ -11,11 +11,11 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 import gpn
+from gpn.columns.column_types import TableError
 from gpn.data import DataError, FlipAndShift, ImagePart, images, superconductivity
 from gpn.report import write_report
 from gpn.saving.validation import ModelError
 from gpn.tables import files
-from gpn.tables.column_types import TableError
 from gpn.tables.model import TableModel, fit_table
 from tests.fuzz import models
 

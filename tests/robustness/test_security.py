@@ -17,10 +17,10 @@ import pytest
 import torch
 
 import gpn
+from gpn.columns.column_types import TableError
 from gpn.data import DataError, images, superconductivity
 from gpn.saving.validation import ModelError
 from gpn.tables import files
-from gpn.tables.column_types import TableError
 from tests.fuzz.images import PIXELS, batch, idx, tar
 
 SOURCES = sorted(Path(gpn.__file__).parent.rglob("*.py"))

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from gpn.columns.column_types import TableError
+from gpn.columns.encoder import as_table
 from gpn.core.files import write_atomically
-from gpn.tables.column_types import TableError
-from gpn.tables.encoder import as_table
 from gpn.tables.files import check_writable
 from gpn.tables.model import TableModel
 

@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from gpn.tables.column_types import DATE, DURATION
-from gpn.tables.encoder import TableEncoder
+from gpn.columns.column_types import CLOCK, DATE, DURATION
+from gpn.columns.encoder import TableEncoder
 from gpn.tables.model import TableModel
 
 Array = NDArray[np.float64]
@@ -205,6 +205,8 @@ def as_value(number: float, kind: str | None) -> str:
     """A number of an encoded row as people read it: seconds of a date as that date."""
     if kind == DURATION:
         return str(pd.Timedelta(number, unit="s").round("s"))
+    if kind == CLOCK:
+        return str(np.datetime64(round(number), "s"))[11:]
     if kind != DATE:
         return f"{number:.5g}"
     date = np.datetime64(round(number), "s")

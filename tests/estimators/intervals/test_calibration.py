@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import gpn
 from gpn.cli.commands import app
+from gpn.columns.column_types import TableError
 from gpn.report import measure
 from gpn.saving.validation import ModelError
-from gpn.tables.column_types import TableError
 from tests.fuzz import models
 from tests.saving.test_format import rewrite_tensors
 
