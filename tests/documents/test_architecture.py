@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "gpn"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 FOLDERS = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
-MAX_ENTRIES = 14
+MAX_ENTRIES, MAX_TOP_ENTRIES = 13, 15  # the top is what users import by name
 
 
 def name_of(folder: Path) -> str:
@@ -30,7 +30,7 @@ def entries(folder: Path) -> list[str]:
 def test_a_folder_has_one_sentence_and_few_entries(folder: Path) -> None:
     sentence = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
     assert sentence, "the docstring of __init__ says what may live here"
-    assert len(entries(folder)) <= MAX_ENTRIES
+    assert len(entries(folder)) <= (MAX_TOP_ENTRIES if folder == SOURCE else MAX_ENTRIES)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)

@@ -82,7 +82,9 @@ def test_polars_gives_what_pandas_gives() -> None:
 def test_missing_values_are_imputed_and_said_once(tmp_path: Path) -> None:
     x = np.c_[SIZE, COLOUR == "red", RNG.normal(size=N)]
     x[:5, 2] = np.nan
-    with pytest.warns(ColumnsWarning, match=r"taken as the median of their column: column 2 \(5\)"):
+    with pytest.warns(
+        ColumnsWarning, match=r"taken as the median of their column in the fit: column 2 \(5\)"
+    ):
         model = GPNRegressor(random_state=0).fit(x, Y, X_unlabeled=x)
     new = x[5:9].copy()
     new[:, 1] = np.nan

@@ -81,14 +81,14 @@ def commands(folder: Path) -> Iterator[Reader]:
 
 
 def asked(*arguments: Any) -> Callable[[], Any]:
-    """Status 0, or 1 with an error in one JSON object, which is raised here for the driver."""
+    """Status 0, or 1 with an error in one JSON object, after any warnings; it is raised here."""
 
     def ask() -> None:
         result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
         if result.exit_code == 0:
             json.loads(result.stdout)
         elif isinstance(result.exception, SystemExit) and result.exit_code == 1:
-            raise TableError(json.loads(result.stderr)["error"])
+            raise TableError(json.loads(result.stderr.splitlines()[-1])["error"])
         else:
             raise result.exception or AssertionError(result.output)
 

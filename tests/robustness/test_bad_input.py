@@ -115,6 +115,7 @@ PLOTS: list[Case] = [
     (plots.intervals, (FLAT, OTHER, FLAT), r"low .* n = 4 as in truth, got \(3,\)"),
     (plots.reliability, (LAW, CLASSES + 1), r"from 0 to 1, got torch.int64 from 1 to 2"),
     (plots.risk_coverage, (FLAT, OTHER), r"scores .* n = 4 as in errors, got \(3,\)"),
+    (plots.model_figure, (None, ROWS, OTHER), r"inconsistent numbers of samples: \[4, 3\]"),
     (plots.class_boxes, (LAW, ["one"]), r"there must be 2 names, one per class, got 1"),
 ]
 
@@ -135,7 +136,8 @@ def test_functions_say_what_must_hold(
 def test_plots_say_what_must_hold(
     function: Callable[..., Any], given: tuple[Any, ...], message: str
 ) -> None:
-    axes = () if function is plots.code_colors else (Figure().subplots(),)
+    no_axes = function in (plots.code_colors, plots.model_figure)
+    axes = () if no_axes else (Figure().subplots(),)
     call = band if function is plots.band else function
     with pytest.raises((ValueError, TypeError), match=message):
         call(*axes, *given)

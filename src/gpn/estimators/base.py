@@ -92,6 +92,7 @@ class Estimator(BaseEstimator):
     calibration_scores_: Array | None
     encoder_: Any
     medians_: Array | None
+    _had_missing: bool  # whether rows of the fit had missing values, of which it gave a warning
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -251,8 +252,9 @@ class Estimator(BaseEstimator):
         x = found[0] if y else found
         if checks["reset"]:
             self.medians_ = column_medians(x) if x.ndim == 2 else None
-            names = getattr(self, "feature_names_in_", None)
-            warn_of_missing(x, names)
+            self._had_missing = bool(np.isnan(x).any())
+        if checks["reset"] or not getattr(self, "_had_missing", False):
+            warn_of_missing(x, getattr(self, "feature_names_in_", None))
         x = imputed(x, getattr(self, "medians_", None))
         return (x, *found[1:]) if y else x
 
@@ -309,7 +311,7 @@ class Estimator(BaseEstimator):
         detector = self.detector_
         if detector is None or detector.fitted_labels is None:
             return None
-        rows = to_numpy(x[:, : self.n_features_in_].double())
+        rows = to_numpy(x[:, : self._n_inputs].double())
         if len(detector.fitted_labels.order) != len(rows):
             return None  # copies were taken together
         return detector.doubt(detector.label_log_odds(rows, numbers))

@@ -98,8 +98,8 @@ def warn_of_missing(X: Array, names: Array | None) -> None:
         some = [f"{i if names is None else repr(names[i])} ({counts[i]})" for i in columns[:3]]
         more = f" and {len(columns) - 3} more" if len(columns) > 3 else ""
         warn_caller(
-            f"X has missing values, which are taken as the median of their column: column "
-            f"{', '.join(some)}{more}.",
+            f"X has missing values, which are taken as the median of their column in the fit: "
+            f"column {', '.join(some)}{more}.",
             ColumnsWarning,
         )
 

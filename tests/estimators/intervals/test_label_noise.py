@@ -129,3 +129,15 @@ def test_intervals_of_any_method_hold_labels() -> None:
     labels = np.sin(2 * new[:, 0]) + 0.5 * RNG.normal(size=500)
     low, high = model.predict_interval(new)
     assert 0.85 < ((low < labels) & (labels < high)).mean() < 1.0
+
+
+def test_doubtful_rows_do_not_make_known_ones_wider() -> None:
+    """Of 2,000 labels a tenth is unknown, three times as far off, and doubted by the gate."""
+    doubt = (np.arange(2000) % 10 == 0) * 0.9
+    residuals = RNG.normal(size=2000) * np.where(doubt > 0, 3.0, 1.0)
+    x, variance = RNG.normal(size=(2000, 1)), np.zeros(2000)
+    gated = learn_label_noise(Residuals(x, residuals, variance, doubt, 9.0), 1.0)
+    plain = learn_label_noise(Residuals(x, residuals, variance), 1.0)
+    width = [noise.factor * stats.t.ppf(0.975, noise.freedom) for noise in (gated, plain)]
+    assert width[0] == pytest.approx(1.96, rel=0.1)
+    assert width[1] > 1.2 * width[0]

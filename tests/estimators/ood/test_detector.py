@@ -8,6 +8,7 @@ import pytest
 from gpn.estimators.ood.detector import Detector
 from gpn.estimators.ood.distances import N_DISTANCES, Distances
 from gpn.estimators.ood.pool import auc
+from gpn.estimators.ood.thresholds import threshold_log_odds
 
 RNG = np.random.default_rng(0)
 MIXING = RNG.normal(size=(2, 6))
@@ -123,3 +124,36 @@ def test_a_fit_takes_a_moment() -> None:
     started = time.process_time()
     detector.log_odds(rows)
     assert time.process_time() - started < 3
+
+
+def grid(levels: int, columns: int) -> np.ndarray:
+    axis = np.linspace(-1, 1, levels)
+    return np.stack(np.meshgrid(*[axis] * columns), -1).reshape(-1, columns)
+
+
+@pytest.mark.parametrize(
+    ("levels", "columns", "has_pool"),
+    [(45, 1, False), (45, 1, True), (7, 2, False), (7, 2, True), (3, 3, False)],
+)
+def test_rows_between_the_points_of_a_regular_design_are_known(
+    levels: int, columns: int, has_pool: bool
+) -> None:
+    """A line between every two labels would flag up to 80 % of what lies between them."""
+    rng = np.random.default_rng(0)
+    labels, inside = grid(levels, columns), rng.uniform(-1, 1, (1000, columns))
+    pool = rng.uniform(-2, 2, (500, columns)) if has_pool else None
+    detector = Detector.fit(labels, pool, 0)
+    limit = threshold_log_odds(detector.reference, 0.05)
+    assert (detector.log_odds(inside) > limit).mean() < 0.05
+    assert (detector.log_odds(inside + 20) > limit).all()
+
+
+def test_doubts_of_labels_come_from_trees_that_have_not_seen_them() -> None:
+    """Odds of labels by all trees, which have seen them, are lower than those of new rows."""
+    rng = np.random.default_rng(0)
+    rows, new = rng.normal(size=(2, 2500, 3))
+    pool = rng.normal(0.5, 1.5, (2000, 3))
+    detector = Detector.fit(rows, pool, 0)
+    unseen = detector.label_log_odds(rows, np.arange(2500)).mean()
+    seen = detector.log_odds(rows).mean()
+    assert abs(unseen - detector.log_odds(new).mean()) < 0.5 * (unseen - seen)

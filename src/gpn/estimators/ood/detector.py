@@ -23,7 +23,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from gpn.estimators.closed_form.trees import Trees
 from gpn.estimators.ood.distances import N_DISTANCES, Distances
 from gpn.estimators.ood.outliers import table_outliers
-from gpn.estimators.ood.pool import PoolOdds, unlike_labels
+from gpn.estimators.ood.pool import MIN_ROWS, PoolOdds, unlike_labels
 from gpn.saving.validation import check, finite_array
 
 Rows = NDArray[np.float64]
@@ -40,6 +40,8 @@ POOL_TREES = 25
 LEAF_AND_DEPTH, POOL_LEAF_AND_DEPTH = (5, 14), (3, 30)  # smallest leaf, largest depth
 OUTLIERS_PER_LABEL = 2
 OUTLIERS = 400, 3000
+NEAR_SHARE, ROUNDING = 0.1, 1e-9
+PROBES, MIN_REGULAR_SHARE = 400, 0.5
 CLIP = 1e-3  # of the trees' probabilities
 CAP = float(logit(1 - CLIP))
 # Quantiles of the labels' log odds between which the gate begins, without and with a pool.
@@ -48,6 +50,38 @@ ASSUMED_SHARE = 0.1
 MAX_POOL_SHARE = 0.3
 MAX_MEAN_DOUBT, MAX_POOL_DOUBT = 0.005, 0.05  # of labels, without and with a pool
 FAR = np.log(3.0)  # log distance beyond the furthest label from which on a row is unknown
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """Which rows lie nearer to labels than nine in ten labels lie to each other.
+
+    Between the points of a regular design most rows are as near as that: they are no outliers,
+    although trees could draw a line around every point. Of random labels a tenth lies so near, and
+    nothing is said.
+    """
+
+    distances: Distances
+    limits: Rows  # of `neighbours` and `whitened`
+
+    @classmethod
+    def of(cls, labels: Rows, rng: np.random.Generator) -> "Nearness":
+        distances = Distances.of(labels)
+        found = cls(distances, np.quantile(distances.of_labels()[:, :2], NEAR_SHARE, axis=0))
+        low, high = labels.min(0), labels.max(0)
+        inside = low + (high - low) * rng.random((PROBES, labels.shape[1]))
+        is_regular = found.is_near(inside).mean() > MIN_REGULAR_SHARE
+        return found if is_regular else replace(found, limits=np.full(2, -np.inf))
+
+    def is_near(self, rows: Rows) -> NDArray[np.bool_]:
+        near: NDArray[np.bool_] = np.all(
+            self.distances(rows)[:, :2] < self.limits + ROUNDING, axis=1
+        )
+        return near
+
+    def without_near(self, rows: Rows) -> Rows:
+        near = self.is_near(rows)
+        return rows if near.all() else rows[~near]
 
 
 @dataclass(frozen=True)
@@ -60,12 +94,12 @@ class Member:
     pool_trees: Trees | None = None
 
     @classmethod
-    def fit(cls, labels: Rows, rng: np.random.Generator) -> "Member":
+    def fit(cls, labels: Rows, nearness: "Nearness", rng: np.random.Generator) -> "Member":
         """From labels, and from outliers made of them."""
         distances = Distances.of(labels)
         own = distances.of_labels()
         count = int(np.clip(OUTLIERS_PER_LABEL * len(labels), *OUTLIERS))
-        outliers = table_outliers(labels, count, rng)
+        outliers = nearness.without_near(table_outliers(labels, count, rng))
         kinds = joined(labels, own), joined(outliers, distances(outliers))
         trees = fit_trees(*kinds, N_TREES, LEAF_AND_DEPTH, rng)
         return cls(distances, own[:, [0, 2]].max(0), trees)
@@ -153,12 +187,15 @@ class Detector:
         every = (rows[order] - shift) / scale
         labels = every[:MAX_LABELS]
         part = np.arange(len(labels)) % PARTS
-        members = tuple(Member.fit(labels[~np.isin(part, pair)], rng) for pair in PAIRS)
+        nearness = Nearness.of(labels, rng.spawn(1)[0])
+        members = tuple(Member.fit(labels[~np.isin(part, pair)], nearness, rng) for pair in PAIRS)
         reference = unseen_mean([member.log_odds for member in members], labels, part)
         found = cls(shift, scale, labels, part, members, reference, share=0.0)
         new = None if pool is None else unlike_labels(rows, pool, MAX_POOL, rng)
         if new is not None:
-            found = found._with_pool(every[:MAX_POOL], (new - shift) / scale, rng)
+            new = nearness.without_near((new - shift) / scale)
+        if new is not None and len(new) >= MIN_ROWS:
+            found = found._with_pool(every[:MAX_POOL], new, rng)
         share = assumed_share(found.reference, ASSUMED_SHARE, MAX_MEAN_DOUBT)
         weights = found.atypical(found.reference)
         if found.pool is not None and new is not None and pool is not None:
