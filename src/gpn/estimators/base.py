@@ -24,6 +24,7 @@ from gpn.core.posterior.gated import GatedPosterior
 from gpn.core.task import Task, lazy_pool
 from gpn.core.types import as_generator
 from gpn.estimators.chunks import in_chunks
+from gpn.estimators.closed_form.bends import straightened
 from gpn.estimators.ood.detector import MIN_LABELS, Detector, different_rows
 from gpn.estimators.ood.pool import some_pool_rows
 from gpn.estimators.ood.thresholds import threshold_log_odds, warn_of_extrapolation
@@ -214,7 +215,9 @@ class Estimator(BaseEstimator):
         targets = torch.from_numpy(y) if n_classes else torch.from_numpy(y).to(dtype)
         return Task(x, targets, pool=unlabeled, n_classes=n_classes)
 
-    def _scaled_pool(self, X: Array, X_unlabeled: Any) -> Tensor | Pool | None:
+    def _scaled_pool(
+        self, X: Array, X_unlabeled: Any, y: Array | None = None
+    ) -> Tensor | Pool | None:
         """Set `x_scale_`, by a sample where the pool is outside memory, and scale the pool."""
         check_pool_type(X_unlabeled)
         source = lazy_pool(X_unlabeled)
@@ -230,6 +233,8 @@ class Estimator(BaseEstimator):
         if self._scales_inputs:
             robust = self._is_closed_form(X, has_pool=rows is not None)
             self.x_scale_ = scale_of_rows(X, rows, names, robust=robust)
+            if robust and y is not None:
+                self.x_scale_ = straightened(self.x_scale_, X, y)
         if source is not None:
             return source.mapped(lambda chunk: Estimator._scaled(self, to_numpy(chunk)))
         return None if rows is None else self._scaled(rows)

@@ -466,7 +466,7 @@ class GPNRegressor(GPNOptions, Regressor):
             super()._fit(X, y, X_unlabeled, checkpoint=checkpoint)
             return
         seed, config = as_seed(check_random_state(self.random_state)), self._config()
-        pool = self._scaled_pool(X, X_unlabeled)
+        pool = self._scaled_pool(X, X_unlabeled, y)
         meanwhile = self._detector_meanwhile(X, pool, seed)
         x, targets = self._scaled(X), torch.from_numpy(y)
         threads = one_thread() if len(x) <= MAX_ONE_THREAD_LABELS else nullcontext()

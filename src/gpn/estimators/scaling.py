@@ -27,6 +27,7 @@ CODES = np.array([sign * code for code in (*NINES, *TENS, *LIMITS) for sign in (
 MAX_NAMED_COLUMNS = 3
 NORMAL_SPREAD = 2.563  # from the first decile to the ninth, of N(0, 1)
 MIN_SPREAD = 0.1  # of the standard deviation; a column of mostly one value is scaled by the latter
+MIN_TRIMMED = 10  # rows
 LONG_TAIL, BEND, BEYOND = 6.0, 3.0, 10.0
 MIN_PIXELS, NEARLY = 16, 0.8
 
@@ -75,7 +76,7 @@ class Scale:
         column ten times further out than all labels: no cell that is typed wrong is extrapolated.
         Columns of one unit share a scale: else a pixel that is hardly ever lit outweighs others.
         """
-        plain = cls.of(values)
+        plain = cls._without_extremes(values)
         tenth, median, last = np.quantile(values, [0.1, 0.5, 0.9], axis=0)
         spread = (last - tenth) / NORMAL_SPREAD
         wide = spread > MIN_SPREAD * plain.scale
@@ -87,6 +88,21 @@ class Scale:
         longest = np.abs((values - shift) / scale).max(0)
         return cls(
             shift, scale, np.where(longest > LONG_TAIL, BEND, BEYOND * np.maximum(longest, 1.0))
+        )
+
+    @classmethod
+    def _without_extremes(cls, values: Rows) -> "Scale":
+        """`of` all rows; of a column whose few extreme cells make its deviation, without them."""
+        plain, n = cls.of(values), len(values)
+        if n < MIN_TRIMMED:
+            return plain
+        cut = max(1, n // 100)
+        inner = np.sort(values, axis=0)[cut : n - cut]
+        trimmed = cls.of(inner)
+        spoilt = (plain.scale > FAR * trimmed.scale) & (np.ptp(inner, axis=0) > 0)
+        return cls(
+            np.where(spoilt, trimmed.shift, plain.shift),
+            np.where(spoilt, trimmed.scale, plain.scale),
         )
 
     def apply(self, values: Rows) -> Rows:

@@ -1,6 +1,7 @@
 """Linear functions by marginal likelihood: ridge regression whose penalty is in closed form.
 
-With the singular values of x, whose squares are λ, and targets u in their coordinates,
+The intercept is free: columns and targets are centred. Then, with the singular values of x, whose
+squares are λ, and targets u in their coordinates,
 
     −2 log N(y; 0, s x xᵀ + σ² I) = Σ_i [u_i² / (s λ_i + σ²) + log(s λ_i + σ²)] + (the rest) ,
 
@@ -30,6 +31,8 @@ from gpn.core.priors.ard_evidence import (
 from gpn.core.types import Inputs, Outputs, as_generator
 
 RANGES = LOG_RANGES[NAMES.index("linear")], LOG_RANGES[NAMES.index("noise")]
+FLAT = math.exp(7.0)  # times the usual scale, the network is a constant: the intercept
+INTERCEPT_VARIANCE = 4.0  # in units of the labels' variance
 GRID = 12  # points along each parameter, of which the best begins the search
 
 
@@ -37,6 +40,7 @@ def learn_linear_prior(x: Inputs, y: Outputs) -> LearntPrior:
     """The prior over linear functions of the largest evidence; `y` has about unit variance."""
     order = torch.randperm(len(x), generator=as_generator(0))[:MAX_LABELS].to(x.device)
     x, y = x.flatten(1)[order].double(), y[order].double()
+    x, y = x - x.mean(0), y - y.mean(0)
     scale = math.exp(usual_log_scale(x.shape[1]))
     left, values, _ = torch.linalg.svd(x / scale, full_matrices=False)
     found = _Evidence(left.T @ y, values.square() / x.shape[1], y)
@@ -44,9 +48,9 @@ def learn_linear_prior(x: Inputs, y: Outputs) -> LearntPrior:
     start = min(grid, key=lambda point: found.loss(point)[0])
     point = minimize(found.loss, start, jac=True, method="L-BFGS-B", bounds=RANGES).x
     prior = ARDPrior(
-        column_scales=(scale,) * x.shape[1],
-        height=math.exp(LOG_RANGES[NAMES.index("height")][0]),
-        linear=math.exp(point[0]),
+        column_scales=(scale * FLAT,) * x.shape[1],
+        height=INTERCEPT_VARIANCE / (2 / math.pi * math.asin(2 / 3)),  # of E[erf²] at bias 1
+        linear=math.exp(point[0]) * FLAT**2,
     )
     at_edge = ("noise",) if np.isclose(point[1], RANGES[1][1]) else ()
     evidence = -found.of_labels(point)[0] / len(y)
