@@ -29,6 +29,7 @@ MAX_SCORED_LABELS = 2000
 MIN_COSINE_LABELS = 1000  # from so many on cosines, the RBF kernel, are tried as well
 MAX_CROSS_VALIDATED = 300
 MAX_ERROR_RATIO = 1.2
+LABELS_PER_EXTREME = 40  # one label in so many may be typed wrong, and decides nothing
 HOPELESS = 3.0  # a mean with so many times the squared error of the posterior is not tried
 
 
@@ -41,7 +42,7 @@ class Choice:
     mean: MeanModel | None
     linear_only: bool = False
     score: float = math.nan  # negative log score per label, left out one by one
-    squared_error: float = math.nan  # of such labels
+    squared_error: float = math.nan  # of such labels, without the few worst
 
     def scored(self, y: Tensor) -> "Choice":
         """With how it predicts labels that are left out one by one."""
@@ -51,7 +52,8 @@ class Choice:
             student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
             for residual, spread in zip(residuals.T, total.T, strict=True)
         ]
-        error = float(np.mean(residuals**2))
+        squares = np.sort((residuals**2).mean(1))
+        error = float(squares[: len(squares) - len(squares) // LABELS_PER_EXTREME].mean())
         return replace(self, score=float(np.mean(losses)), squared_error=error)
 
 
