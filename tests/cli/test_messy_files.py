@@ -14,6 +14,7 @@ import gpn
 from gpn.cli.commands import app
 from gpn.cli.output import heartbeat
 from gpn.columns.column_types import TableError
+from gpn.columns.encoder import UnseenWarning
 from gpn.tables.explain import explain_rows
 from gpn.tables.files import read_table
 from gpn.tables.model import fit_table
@@ -203,3 +204,29 @@ def test_help_does_not_wait_for_torch() -> None:
     code = "import sys, gpn.cli.commands; print({'torch', 'pandas', 'sklearn'} & set(sys.modules))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "set()\n"
+
+
+def test_points_are_thousands_where_the_decimal_mark_is_a_comma(tmp_path: Path) -> None:
+    amounts = np.random.default_rng(0).integers(500, 30_000, 60)
+    written = [f"{amount:,}".replace(",", ".") for amount in amounts]
+    path, reading = tmp_path / "t.csv", Reading(sep=";", decimal=",")
+    lines = [f"{text};{i % 7},5;{text}" for i, text in enumerate(written)]
+    path.write_text("\n".join(["amount;b;y", *lines]))
+    model = fit_table(
+        read_table(path, reading=reading), "y", reading=reading, mean=None, random_state=0
+    )
+    again = read_table(path, model.texts, reading)
+    assert np.array_equal(model.encoder.transform(again)[:, 0], amounts)
+    assert model.encoder.medians["amount"] == np.median(amounts)
+    assert model.evaluate(again)["rmse"] < 1000
+
+
+def test_another_spelling_of_a_constant_is_not_explained() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=40), "b": rng.normal(size=40), "one": "1"})
+    model = fit_table(table.assign(y=table["a"]), "y", mean=None, random_state=0)
+    new = table[:2].assign(one=["1.0", "2"], a=0.0, b=0.0)
+    with pytest.warns(UnseenWarning, match="'one': 1 of 2 rows"):
+        assert model.predict(new)["is_ood"].tolist() == [False, True]
+    found = explain_rows(model, new, np.zeros((2, 2)))
+    assert [[str(shift) for shift in row] for row in found] == [[], ["one = 2 (never seen)"]]

@@ -9,6 +9,7 @@ import pytest
 
 from gpn.columns.column_types import TableError
 from gpn.columns.encoder import TableEncoder, UnseenWarning
+from gpn.columns.frames import ColumnsWarning
 from gpn.columns.number_texts import parse_number
 
 N = 90
@@ -217,3 +218,12 @@ def test_columns_are_dropped_by_name() -> None:
 def test_a_file_that_says_nonsense_of_formats_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=" must "):
         TableEncoder.from_dict({"medians": {"a": 1.0}, "categories": {}, **fields})
+
+
+def test_missing_cells_that_the_fit_had_not_give_a_warning() -> None:
+    table = pd.DataFrame({"size": np.arange(20.0), "gappy": [None, *range(19)], "kind": ["a"] * 20})
+    encoder = TableEncoder.fit(table, keep=["kind"])
+    encoder = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    encoder.transform(table)
+    with pytest.warns(ColumnsWarning, match="'size' has missing cells.* its median, 9.5"):
+        encoder.transform(table.assign(size=np.nan))

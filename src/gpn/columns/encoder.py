@@ -30,6 +30,7 @@ from gpn.columns.column_types import (
     TableError,
     canonical,
     column_format,
+    is_text,
     known_texts,
     refuse_decimal_commas,
     to_numbers,
@@ -37,6 +38,7 @@ from gpn.columns.column_types import (
     to_texts,
 )
 from gpn.columns.dates import CLOCKS, describe_layout, find_date_layout, parse_dates
+from gpn.columns.frames import ColumnsWarning
 from gpn.columns.number_texts import is_missing_text
 from gpn.core.warnings import GPNWarning, warn_caller
 from gpn.saving.validation import are_texts, check
@@ -52,7 +54,10 @@ TIME_NAME = re.compile(
     r".*(year|month|week|day|hour|minute|second|time|date|period|quarter|step|age).*|t",
     re.IGNORECASE,
 )
-FIELDS = {"medians", "categories", "times", "units", "layouts", "tolerant", "constants", "decimal"}
+FIELDS = {
+    *("medians", "categories", "times", "units", "layouts", "tolerant", "complete"),
+    *("constants", "decimal"),
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,9 @@ class TableEncoder:
     """The columns that a model reads: medians of numeric ones, categories of the others.
 
     times: which numeric ones are seconds of a date, a duration or a time of day. units, layouts:
-    how numbers and dates are written. tolerant: columns where other cells count as missing.
+    how numbers and dates are written; "" is the unit of numbers that must be read as texts.
+    tolerant: columns where other cells count as missing. complete: columns of numbers without a
+    missing cell in the fit; new rows that have one give a warning.
     constants: columns that are left out as all rows have one value; a row with another one is
     unseen. decimal: the decimal mark. notes: what was done to the columns, in words.
     """
@@ -72,6 +79,7 @@ class TableEncoder:
     units: dict[str, str] = field(default_factory=dict)
     layouts: dict[str, str] = field(default_factory=dict)
     tolerant: list[str] = field(default_factory=list)
+    complete: list[str] = field(default_factory=list)
     constants: dict[str, str] = field(default_factory=dict)
     decimal: str = "."
 
@@ -123,13 +131,21 @@ class TableEncoder:
     ) -> "TableEncoder":
         """The encoder of columns that are all read."""
         numeric = {name: each for name, each in formats.items() if each.kind != WORD}
+        numbers = {n: _known_numbers(table[n], each, decimal) for n, each in numeric.items()}
         return cls(
-            medians={n: _median(table[n], each, decimal) for n, each in numeric.items()},
+            medians={
+                n: float(known.median()) if len(known) else 0.0 for n, known in numbers.items()
+            },
             categories={n: _categories(table[n]) for n in formats if n not in numeric},
             times={n: each.kind for n, each in numeric.items() if each.kind in TIME_UNITS},
-            units={n: each.unit for n, each in numeric.items() if each.unit},
+            units={
+                n: each.unit
+                for n, each in numeric.items()
+                if each.unit or (decimal == "," and _is_written_number(table[n], each))
+            },
             layouts={n: each.layout for n, each in numeric.items() if each.layout},
             tolerant=[n for n, each in numeric.items() if each.n_stray],
+            complete=[n for n, known in numbers.items() if len(known) == len(table)],
             decimal=decimal,
         )
 
@@ -166,6 +182,10 @@ class TableEncoder:
         ones = (f"{name}={value}" for name, values in self.categories.items() for value in values)
         return [*self.medians, *ones]
 
+    def is_constant(self, name: str, texts: pd.Series) -> NDArray[np.bool_]:
+        """Which texts say the one value of a column that is left out: "1.0" says "1"."""
+        return _places(texts, [self.constants[name]]) >= 0
+
     def unseen_rows(self, table: pd.DataFrame) -> NDArray[np.bool_]:
         """Which rows hold a value of a category that the fit has not seen; it does not warn."""
         table, unseen = as_table(table), np.zeros(len(table), dtype=bool)
@@ -192,8 +212,16 @@ class TableEncoder:
                 f"the table must have the columns that the model was fitted on, {missing[0]!r} "
                 f"is missing ({len(missing)} of {len(self.names)}); add it or fit again without."
             )
+        numbers = {name: self._numbers(table[name]) for name in self.medians}
+        for name in self.complete:
+            if numbers[name].isna().any():
+                warn_caller(
+                    f"{name!r} has missing cells, and no labeled row of the fit had one: they are "
+                    f"taken as its median, {self._shown_median(name)}.",
+                    ColumnsWarning,
+                )
         blocks = [
-            self._numbers(table[name]).fillna(median).to_numpy()[:, None]
+            numbers[name].fillna(median).to_numpy()[:, None]
             for name, median in self.medians.items()
         ]
         unseen = np.zeros(len(table), dtype=bool)
@@ -207,6 +235,12 @@ class TableEncoder:
                 texts = to_texts(table[name])
                 unseen |= _warn_unseen(name, texts, _places(texts, [value]) < 0, [value])
         return np.concatenate(blocks, axis=1), unseen
+
+    def _shown_median(self, name: str) -> str:
+        median = self.medians[name]
+        if self.times.get(name) == DATE:
+            return f"{pd.Timestamp(median, unit='s'):%Y-%m-%d}"
+        return f"{median:.4g}"
 
     def _numbers(self, column: pd.Series) -> pd.Series:
         name = str(column.name)
@@ -259,9 +293,10 @@ def _check_formats(fields: dict[str, Any], medians: dict[str, float]) -> None:
         check(right, f"{name} must be texts by column", values)
         known = name == "constants" or set(values) <= set(medians)
         check(known, f"{name} must be of columns of numbers", values)
-    tolerant = fields.get("tolerant", [])
-    right = are_texts(tolerant) and set(tolerant) <= set(medians)
-    check(right, "tolerant must list columns of numbers", tolerant)
+    for name in ("tolerant", "complete"):
+        listed = fields.get(name, [])
+        right = are_texts(listed) and set(listed) <= set(medians)
+        check(right, f"{name} must list columns of numbers", listed)
     check(fields.get("decimal", ".") in (".", ","), "a decimal mark must be . or ,", fields)
 
 
@@ -369,14 +404,19 @@ def _constants(table: pd.DataFrame) -> dict[str, str]:
     return {name: each.iloc[0] for name, each in full.items() if each.nunique() == 1}
 
 
-def _median(column: pd.Series, form: ColumnFormat, decimal: str) -> float:
+def _is_written_number(column: pd.Series, form: ColumnFormat) -> bool:
+    """Whether numbers are held as texts, such as "1.200" with a decimal comma."""
+    return form.kind == NUMBER and is_text(column.dropna())
+
+
+def _known_numbers(column: pd.Series, form: ColumnFormat, decimal: str) -> pd.Series:
+    """The cells that are not missing, as numbers."""
     tolerant = form.n_stray > 0
     if form.kind == NUMBER:
         numbers = to_numbers(column, form.unit, decimal, tolerant=tolerant)
     else:
         numbers = to_seconds(column, form.kind, form.layout, strict=not tolerant)
-    known = numbers.dropna()
-    return 0.0 if known.empty else float(known.median())
+    return numbers.dropna()
 
 
 def _categories(column: pd.Series) -> list[str]:

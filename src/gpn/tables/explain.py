@@ -14,6 +14,7 @@ from scipy.special import logit
 
 from gpn.columns.column_types import CLOCK, DATE, TableError, to_texts
 from gpn.columns.encoder import TableEncoder
+from gpn.columns.number_texts import CURRENCY
 from gpn.tables.model import TableModel
 
 Rows = NDArray[np.float64]
@@ -125,16 +126,12 @@ def _unseen_shifts(encoder: TableEncoder, row: pd.DataFrame, x: Rows) -> list[Co
     names = [
         n for n, place in encoder.places().items() if n in encoder.categories and not x[place].any()
     ]
-    cells = {
-        name: str(to_texts(row[name]).iloc[0])
-        for name in [*names, *encoder.constants]
-        if name in row
-    }
-    return [
-        ColumnShift(name, value, None, 1.0)
-        for name, value in cells.items()
-        if value != encoder.constants.get(name)
+    names += [
+        name
+        for name in encoder.constants
+        if name in row and not encoder.is_constant(name, to_texts(row[name])).all()
     ]
+    return [ColumnShift(name, str(to_texts(row[name]).iloc[0]), None, 1.0) for name in names]
 
 
 def _as_text(encoder: TableEncoder, name: str, values: Rows) -> str:
@@ -146,4 +143,5 @@ def _as_text(encoder: TableEncoder, name: str, values: Rows) -> str:
         return f"{pd.Timestamp(value, unit='s'):%Y-%m-%d}"
     if kind == CLOCK:
         return f"{pd.Timestamp(value, unit='s'):%H:%M:%S}"
-    return f"{value:.4g}{encoder.units.get(name, '')}"
+    unit = encoder.units.get(name, "")
+    return f"{unit}{value:.4g}" if unit and unit in CURRENCY else f"{value:.4g}{unit}"

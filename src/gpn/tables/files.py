@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from gpn.columns.column_types import TableError, are_codes, is_numeric
 from gpn.columns.encoder import TableEncoder, UnseenWarning, check_names, merge_unseen
+from gpn.columns.number_texts import parse_number
 from gpn.core.files import replacing, temporary_file
 from gpn.core.warnings import warn_caller
 from gpn.data.safe_read import max_decompressed_bytes
@@ -48,6 +49,8 @@ def _inferred(column: pd.Series, decimal: str) -> pd.Series:
     known = column.dropna()
     if known.empty:
         return column
+    if decimal == "," and _has_thousands(known):
+        return column
     try:
         with_points = known.str.replace(",", ".") if decimal == "," else known
         numbers = pd.to_numeric(with_points)
@@ -55,6 +58,12 @@ def _inferred(column: pd.Series, decimal: str) -> pd.Series:
         return column
     is_code = is_numeric(numbers) and (numbers % 1 == 0).all() and are_codes(set(known), len(known))
     return column if is_code or not is_numeric(numbers) else numbers.reindex(column.index)
+
+
+def _has_thousands(known: pd.Series) -> bool:
+    """Whether points separate thousands where the decimal mark is a comma: "1.200" is 1200."""
+    pointed = [cell for cell in known.tolist() if "." in cell]
+    return bool(pointed) and all(parse_number(cell, ",") is not None for cell in pointed)
 
 
 def text_columns(table: pd.DataFrame) -> list[str]:
@@ -248,9 +257,9 @@ def map_table(
             count += len(chunk)
             on_rows(count)
     unseen = [entry.message for entry in caught if isinstance(entry.message, UnseenWarning)]
-    for entry in caught:
-        if not isinstance(entry.message, UnseenWarning):
-            warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+    others = {str(entry.message): entry for entry in caught if entry.message not in unseen}
+    for entry in others.values():  # each once, not for every chunk
+        warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
     for warning in merge_unseen(unseen, count):
         warnings.warn(warning, stacklevel=2)
     return count

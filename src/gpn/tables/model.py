@@ -58,8 +58,11 @@ class TableModel:
 
     @property
     def texts(self) -> list[str]:
-        """The columns to read as texts: categories, and a target whose classes are words."""
-        worded = self.is_classifier and self.estimator.classes_.dtype.kind in "OU"
+        """The columns to read as texts: categories, and a target of words or decimal commas."""
+        if self.is_classifier:
+            worded = self.estimator.classes_.dtype.kind in "OU"
+        else:
+            worded = self.reading.decimal == ","
         return [*self.encoder.texts, *([self.target] if worded else [])]
 
     def predict(self, table: pd.DataFrame, level: float = 0.95, fpr: float = 0.05) -> pd.DataFrame:

@@ -66,8 +66,9 @@ def _column(table: pd.DataFrame, target: str) -> pd.Series:
     table, target = as_table(table), str(target)
     if target not in table.columns:
         names = ", ".join(table.columns[:MAX_SHOWN_COLUMNS])
+        names += ", …" if len(table.columns) > MAX_SHOWN_COLUMNS else ""
         hint = "; are the columns separated by commas?" if len(table.columns) == 1 else ""
-        raise TableError(f"the target must be a column, got {target!r}; there are {names}, …{hint}")
+        raise TableError(f"the target must be a column, got {target!r}; there are {names}{hint}")
     return table[target]
 
 
