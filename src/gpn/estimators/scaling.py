@@ -47,7 +47,7 @@ class Scale:
     bend: Rows | None = None
 
     @classmethod
-    def of(cls, values: Rows) -> "Scale":
+    def of(cls, values: Rows, weights: Rows | None = None) -> "Scale":
         """The scale of these rows; images and other arrays are not scaled."""
         if values.ndim != 2:
             return cls.none()
@@ -58,7 +58,7 @@ class Scale:
                 f"{peak.max():.3g}; rescale the column, or take its logarithm."
             )
         power = np.frexp(peak)[1]  # by powers of two, so that small squares do not underflow
-        scaler = StandardScaler().fit(np.ldexp(values, -power))
+        scaler = StandardScaler().fit(np.ldexp(values, -power), sample_weight=weights)
         scale = np.where(scaler.scale_ < 1, np.ldexp(scaler.scale_, power), 1.0)
         return cls(np.ldexp(scaler.mean_, power), np.where(scale > 0, scale, 1.0))
 

@@ -33,8 +33,16 @@ RANGES = LOG_RANGES[NAMES.index("linear")], LOG_RANGES[NAMES.index("noise")]
 GRID = 12  # points along each parameter, of which the best begins the search
 
 
-def learn_linear_prior(x: Inputs, y: Outputs) -> LearntPrior:
-    """The prior over linear functions of the largest evidence; `y` has about unit variance."""
+def learn_linear_prior(
+    x: Inputs, y: Outputs, weights: Float[Tensor, "n"] | None = None
+) -> LearntPrior:
+    """The prior over linear functions of the largest evidence; `y` has about unit variance.
+
+    A label of weight c, whose noise is σ²/c, is a row and a label times √c, of noise σ².
+    """
+    if weights is not None:
+        root = weights.sqrt()[:, None]
+        x, y = x.flatten(1) * root, y * root
     order = torch.randperm(len(x), generator=as_generator(0))[:MAX_LABELS].to(x.device)
     x, y = x.flatten(1)[order].double(), y[order].double()
     scale = math.exp(usual_log_scale(x.shape[1]))
