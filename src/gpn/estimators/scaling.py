@@ -18,6 +18,7 @@ from gpn.core.warnings import GPNWarning, warn_caller
 Rows = NDArray[np.float64]
 
 MAX_VALUE = 1e150
+MIN_SCALE = np.finfo(np.float64).tiny  # what is divided by less overflows
 FAR = 10.0  # ratio of deviations, and of distances from the centre
 
 NINES = [float(10**digits - 1) for digits in range(2, 10)]
@@ -60,7 +61,7 @@ class Scale:
         power = np.frexp(peak)[1]  # by powers of two, so that small squares do not underflow
         scaler = StandardScaler().fit(np.ldexp(values, -power), sample_weight=weights)
         scale = np.where(scaler.scale_ < 1, np.ldexp(scaler.scale_, power), 1.0)
-        return cls(np.ldexp(scaler.mean_, power), np.where(scale > 0, scale, 1.0))
+        return cls(np.ldexp(scaler.mean_, power), np.where(scale >= MIN_SCALE, scale, 1.0))
 
     @classmethod
     def none(cls) -> "Scale":
