@@ -79,7 +79,7 @@ class Scale:
         plain = cls.of(values)
         tenth, median, last = np.quantile(values, [0.1, 0.5, 0.9], axis=0)
         spread = (last - tenth) / NORMAL_SPREAD
-        wide = spread > MIN_SPREAD * plain.scale
+        wide = spread > MIN_SPREAD * without_far_rows(values).std(0)
         scale = np.where(wide, spread, plain.scale)
         shift = np.where(wide, median, plain.shift)
         of_one_unit = share_a_unit(values)
@@ -118,6 +118,16 @@ class Sentinel:
         return (
             f"{self.code:g} in {self.count} of {self.total} rows, {far:.3g} standard deviations off"
         )
+
+
+def without_far_rows(values: Rows) -> Rows:
+    """Columns whose largest and smallest value, or hundredth of values, are as the next ones."""
+    if len(values) < 3:
+        return values
+    few = max(1, len(values) // 100)
+    ordered = np.sort(values, axis=0)
+    near: Rows = np.clip(values, ordered[few], ordered[-1 - few])
+    return near
 
 
 def share_a_unit(values: Rows) -> NDArray[np.bool_]:
