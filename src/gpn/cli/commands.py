@@ -1,4 +1,7 @@
-"""The commands. Status 0: done; 1: the data or a file cannot be used; 2: a wrong option."""
+"""The commands.
+
+Status 0: done; 1: the data or a file cannot be used; 2: a wrong option; 130: stopped by Ctrl-C.
+"""
 
 import sys
 import warnings

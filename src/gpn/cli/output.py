@@ -18,13 +18,15 @@ console = Console(stderr=True, highlight=False)
 
 QUIET_SECONDS = 2.0  # before the first line of progress
 MAX_GAP_SECONDS = 60.0
+STOPPED = "stopped by Ctrl-C before it was done; files that were there are as they were."
+INTERRUPTED = 130  # 128 and the number of the signal, as shells count
 
 
 @contextmanager
 def errors(*, as_json: bool) -> Iterator[None]:
     """Print an error of the data or of a file as one line (or one JSON object), with status 1.
 
-    Warnings are one line each, and each comes once.
+    Ctrl-C is such a line with status 130. Warnings are one line each, and each comes once.
     """
     try:
         with _plain_warnings():
@@ -33,6 +35,9 @@ def errors(*, as_json: bool) -> Iterator[None]:
         message = str(error) or type(error).__name__
         print(json.dumps({"error": message}) if as_json else f"error: {message}", file=sys.stderr)
         raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        print(json.dumps({"error": STOPPED}) if as_json else f"error: {STOPPED}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager

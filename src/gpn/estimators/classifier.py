@@ -29,7 +29,7 @@ from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.calibration import class_numbers
 from gpn.estimators.intervals.conformal import class_scores, conformal_quantile
 from gpn.estimators.thresholds import Fit
-from gpn.estimators.validation import weighted_rows
+from gpn.estimators.validation import repeated_rows
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.training.checkpoint import CheckpointLike
 from gpn.training.config import TrainConfig
@@ -74,7 +74,8 @@ class Classifier(ClassifierMixin, Estimator):
         """Learn from labeled rows, and from unlabeled rows like those to predict.
 
         The options are those of `GPNRegressor.fit`; in closed form unlabeled rows play no part in
-        the posterior.
+        the posterior. A row is repeated as its weight says, also in closed form: whole weights are
+        numbers of copies up to a mean of ten, others are rounded in proportion, to n rows in all.
         """
         X, y = self._validated(X, y, reset=True)
         check_classes(y)
@@ -85,7 +86,8 @@ class Classifier(ClassifierMixin, Estimator):
                 f"y must hold two classes at least, got one class only: {self.classes_[0]!r}; "
                 "add labels of another class."
             )
-        X, numbers, _ = weighted_rows(X, numbers.astype(np.int64), sample_weight, self.random_state)
+        numbers = numbers.astype(np.int64)
+        X, numbers = repeated_rows(X, numbers, sample_weight, self.random_state)
         self._fit(X, numbers, X_unlabeled, n_classes=len(self.classes_), checkpoint=checkpoint)
         return self
 

@@ -234,8 +234,9 @@ def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> A
         rule = "there must be a median per column"
         model.medians_ = finite_array(rule, arrays["medians"], (fields["n_features"],))
     model.detector_, model.gate_variance_ = _detector(arrays, fields["n_features"])
-    rule = "reference scores must be finite numbers"
+    rule = "reference scores must be finite numbers, one at least"
     model.reference_scores_ = finite_array(rule, arrays["reference_scores"], (None,))
+    check(len(model.reference_scores_) > 0, rule, "none")
     n_outputs = 1 if signature.is_classification else signature.n_outputs
     model.calibration_scores_ = _calibration_scores(arrays.get("calibration"), n_outputs)
     return model
@@ -385,7 +386,8 @@ def _classes(fields: dict[str, Any], signature: Signature) -> NDArray[Any]:
 def _scale(name: str, arrays: Arrays, shape: tuple[int, ...]) -> Scale:
     rule = f"{name} must have a finite number per column"
     shift, scale = (finite_array(rule, arrays[f"{name}{end}"], shape) for end in ("shift", "scale"))
-    check(bool((scale > 0).all()), f"{name} must be positive", scale)
+    least = np.finfo(np.float64).tiny  # what is divided by less overflows
+    check(bool((scale >= least).all()), f"{name} must be at least {least:.3g}", scale)
     if f"{name}bend" not in arrays:
         return Scale(shift, scale)
     bend = finite_array(rule, arrays[f"{name}bend"], shape)

@@ -37,7 +37,7 @@ from gpn.estimators.intervals.distribution import LabelDistribution
 from gpn.estimators.intervals.label_noise import LabelNoise, Residuals, learn_label_noise
 from gpn.estimators.scaling import Scale, warn_of_target_sentinels
 from gpn.estimators.thresholds import Fit, ThresholdRule, unseen_labels
-from gpn.estimators.validation import weighted_rows
+from gpn.estimators.validation import repeated_rows, weighted_rows
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.methods.gpn.fit_report import FitReport, UnseenLabels
 from gpn.training.checkpoint import CheckpointLike
@@ -93,7 +93,7 @@ class Regressor(RegressorMixin, Estimator):
     n_targets_: int
     label_noise_: tuple[LabelNoise, ...] | None
     _flat: bool  # whether y had no axis of targets
-    _has_copies: bool = False  # whether weights repeat rows
+    _weights: Tensor | None = None  # of labels during a fit in closed form
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -113,19 +113,30 @@ class Regressor(RegressorMixin, Estimator):
         Rows may be an array, a sparse matrix or a frame; columns of a frame that hold texts, dates
         or categories become numbers as in `gpn fit`. Missing numbers are taken as their column's
         median. Unlabeled rows may be too many for memory: a memory-mapped array, a torch Dataset
-        or a `gpn.DiskPool`. A row counts as often as its weight says. A fit with a `checkpoint`, a
-        path, is written to that file while it runs; killed and called again, it resumes there.
-        A fit in closed form takes seconds and writes no checkpoint. An earlier calibration is
-        forgotten.
+        or a `gpn.DiskPool`. A fit with a `checkpoint`, a path, is written to that file while it
+        runs; killed and called again, it resumes there. A fit in closed form takes seconds and
+        writes no checkpoint. An earlier calibration is forgotten.
+
+        In closed form a label of weight c has the noise variance σ²/c, for every c > 0: it counts
+        as c labels of its value. A row of weight 0 is as if absent. Where σ is learnt, only ratios
+        of weights matter, and intervals are those of a label of mean weight. A network, and any
+        other method, learns from repeated rows: whole weights are numbers of copies up to a mean
+        of ten, others are rounded in proportion, to n rows in all.
         """
         X, y = self._validated(X, y, reset=True, **NUMERIC)
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
         self.n_targets_, self._flat = targets.shape[1], np.ndim(y) == 1
-        X, targets, self._has_copies = weighted_rows(X, targets, sample_weight, self.random_state)
-        self.y_scale_ = Scale.of(targets)
+        weights = None
+        if self._is_closed_form(X, has_pool=X_unlabeled is not None):
+            X, targets, weights = weighted_rows(X, targets, sample_weight)
+        else:
+            X, targets = repeated_rows(X, targets, sample_weight, self.random_state)
+        self.y_scale_ = Scale.of(targets, weights)
         warn_of_one_value(targets)
         warn_of_target_sentinels(targets)
+        self._weights = None if weights is None else torch.from_numpy(weights)
         self._fit(X, self.y_scale_.apply(targets), X_unlabeled, checkpoint=checkpoint)
+        self._weights = None
         return self
 
     def calibrate(self, X: Any, y: Any) -> Self:
@@ -335,8 +346,9 @@ class Regressor(RegressorMixin, Estimator):
         gaps = to_numpy(task.y_obs[rows].double() - found.mean.to(task.y_obs.device).double())
         variances = to_numpy(found.variance.double())
         doubt = self._label_doubt(task.x_obs, to_numpy(rows)) if has_gate else None
+        weights = 1.0 if self._weights is None else to_numpy(self._weights[rows])
         return [
-            Residuals(x, *columns, doubt, self.gate_variance_)
+            Residuals(x, *columns, doubt, self.gate_variance_, weights)
             for columns in zip(gaps.T, variances.T, strict=True)
         ]
 
@@ -441,13 +453,13 @@ class GPNRegressor(GPNOptions, Regressor):
         self.mean = mean
 
     def _is_closed_form(self, X: Array, *, has_pool: bool) -> bool:
-        """For tables, unless a setting or weights of rows ask for a network."""
+        """For tables, unless a setting asks for a network."""
         config = self._config_with_module()
         if X.ndim != 2:
             return False
         if config.generator == "closed-form":
             return True
-        if config.needs_network or self._has_copies:
+        if config.needs_network:
             return False
         return config.prior is None or isinstance(config.prior, ARDPrior)
 
@@ -469,6 +481,9 @@ class GPNRegressor(GPNOptions, Regressor):
         pool = self._scaled_pool(X, X_unlabeled, y)
         meanwhile = self._detector_meanwhile(X, pool, seed)
         x, targets = self._scaled(X), torch.from_numpy(y)
+        if self._weights is not None and not config.noise_std:
+            self._weights = self._weights / self._weights.mean()
+        weights = self._weights
         threads = one_thread() if len(x) <= MAX_ONE_THREAD_LABELS else nullcontext()
         bar = progress_bar("GPN", show=True if self.verbose else None)
         with meanwhile, bar as on_progress:
@@ -479,7 +494,7 @@ class GPNRegressor(GPNOptions, Regressor):
 
             found = None
             if config.prior is None:
-                found = choose(X, x, targets, self.mean, on_step)
+                found = choose(X, x, targets, self.mean, on_step, weights)
                 self.mean_ = found.mean
                 noise_std = config.noise_std or found.learnt.noise_std
                 config = config.replace(prior=found.learnt.prior, noise_std=noise_std)
@@ -487,10 +502,10 @@ class GPNRegressor(GPNOptions, Regressor):
             method = GPN(config.replace(generator="closed-form", train=train))
             task = Task(x if found is None else found.x, targets)
             with threads:
-                self.posterior_ = method.fit(task, rng=seed, progress=False)
+                self.posterior_ = method.fit(task, rng=seed, progress=False, weights=weights)
                 if found is not None:
                     self.posterior_.fit_report = self._choice_report(found, targets)
-        fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
+        fit = Fit(method, self.posterior_, task, seed, self._ood_scores, weights)
         self._finish(fit, unseen_labels, np.arange(0))
 
     def _choice_report(self, found: Choice, targets: Tensor) -> FitReport:

@@ -18,6 +18,7 @@ from gpn.core.warnings import GPNWarning, warn_caller
 Rows = NDArray[np.float64]
 
 MAX_VALUE = 1e150
+MIN_SCALE = np.finfo(np.float64).tiny  # what is divided by less overflows
 FAR = 10.0  # ratio of deviations, and of distances from the centre
 
 NINES = [float(10**digits - 1) for digits in range(2, 10)]
@@ -48,7 +49,7 @@ class Scale:
     bend: Rows | None = None
 
     @classmethod
-    def of(cls, values: Rows) -> "Scale":
+    def of(cls, values: Rows, weights: Rows | None = None) -> "Scale":
         """The scale of these rows; images and other arrays are not scaled."""
         if values.ndim != 2:
             return cls.none()
@@ -59,9 +60,9 @@ class Scale:
                 f"{peak.max():.3g}; rescale the column, or take its logarithm."
             )
         power = np.frexp(peak)[1]  # by powers of two, so that small squares do not underflow
-        scaler = StandardScaler().fit(np.ldexp(values, -power))
+        scaler = StandardScaler().fit(np.ldexp(values, -power), sample_weight=weights)
         scale = np.where(scaler.scale_ < 1, np.ldexp(scaler.scale_, power), 1.0)
-        return cls(np.ldexp(scaler.mean_, power), np.where(scale > 0, scale, 1.0))
+        return cls(np.ldexp(scaler.mean_, power), np.where(scale >= MIN_SCALE, scale, 1.0))
 
     @classmethod
     def none(cls) -> "Scale":

@@ -60,6 +60,7 @@ class Fit:
     task: Task
     seed: int
     score: Callable[[Posterior, Tensor], Array]
+    weights: Tensor | None = None  # of labels
 
 
 ThresholdRule = Callable[[Fit], Array]  # scores of known rows, in any order
@@ -77,7 +78,7 @@ def unseen_labels(fit: Fit) -> Array:
     variance = unseen.variance[:, 0]
     if len(variance) == len(x) and noise_std and len(x.unique(dim=0)) < len(x):
         given_all = fit.posterior.variance(x)[:, 0].to(variance)
-        variance = variance.maximum(loo_variance(given_all, x.to(variance), noise_std))
+        variance = variance.maximum(loo_variance(given_all, x.to(variance), noise_std, fit.weights))
     return (variance.double() * fit.posterior.n_outputs).sqrt().cpu().numpy()
 
 

@@ -168,15 +168,25 @@ def synthetic_pool(x: Tensor, seed: int) -> Tensor:
     return torch.cat([x, synthetic_outliers(x, count, as_generator(seed))])
 
 
-def weighted_rows(X: Array, y: Array, weights: Any, random_state: Any) -> tuple[Array, Array, bool]:
-    """Each row as often as its weight says, in an order that depends on values alone.
-
-    Also whether some row comes more than once for its weight.
-    """
+def repeated_rows(X: Array, y: Array, weights: Any, random_state: Any) -> tuple[Array, Array]:
+    """Each row as often as its weight says, in an order that depends on values alone."""
     rows = repeats(weights, X, check_random_state(random_state))
     if X.ndim == 2:
         rows = rows[np.lexsort((*X[rows].T, *np.atleast_2d(y[rows].T)))]
-    return X[rows], y[rows], len(np.unique(rows)) < len(rows)
+    return X[rows], y[rows]
+
+
+def weighted_rows(X: Array, y: Array, weights: Any) -> tuple[Array, Array, Array | None]:
+    """The rows of a table whose weight is not 0, and their weights; None where these are all 1.
+
+    Their order depends on values alone.
+    """
+    if weights is None:
+        return (*repeated_rows(X, y, None, None), None)
+    each = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
+    rows = np.flatnonzero(each)
+    rows = rows[np.lexsort((each[rows], *X[rows].T, *y[rows].T))]
+    return X[rows], y[rows], None if (each[rows] == 1).all() else each[rows]
 
 
 def repeats(weights: Any, X: Array, state: np.random.RandomState) -> Array:

@@ -21,6 +21,7 @@ from gpn.core.task import Signature
 from gpn.core.warnings import VERDICTS, Diagnostic
 
 MAX_RATIO, FREE_NUMBERS = 4, 1 << 20  # numbers that a restored network may take: a x + b
+MAX_NUMBER = 1e150
 SQUARE_MATRICES, MAX_SQUARE_ROWS = 6, 5000
 FACTORIES = {
     *(torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye),
@@ -103,6 +104,9 @@ def check_tensors(config: Config, tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         check(tensor.numel() > 0, "tensors must hold numbers", f"{name} {tuple(tensor.shape)}")
         check(bool(tensor.isfinite().all()), "tensors must hold finite numbers", name)
+        if tensor.dtype == torch.float64:
+            small = bool((tensor.abs() <= MAX_NUMBER).all())
+            check(small, f"numbers must be at most {MAX_NUMBER:g}, to be squared", name)
     n_members = getattr(config, "n_members", None)
     lengths = {len(tensor) for tensor in tensors.values() if tensor.ndim}
     right = n_members is None or n_members in lengths

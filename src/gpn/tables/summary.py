@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gpn.core.posterior.softmax import softmax_draws
 from gpn.estimators.regressor import RowMoments
-from gpn.estimators.validation import weighted_rows
+from gpn.estimators.validation import repeated_rows
 from gpn.methods.gpn.fit_report import UnseenLabels
 
 Array = NDArray[Any]
@@ -44,7 +44,7 @@ def fit_summary(estimator: Any, x: Array, y: Array, seconds: float) -> dict[str,
 
 def _of_numbers(estimator: Any, x: Array, y: Array, unseen: UnseenLabels) -> dict[str, float]:
     rows = unseen.rows.cpu().numpy()
-    ordered_x, ordered_y, _ = weighted_rows(x, y[:, None], None, 0)  # the order of the fit
+    ordered_x, ordered_y = repeated_rows(x, y[:, None], None, 0)  # the order of the fit
     ordered_x, labels = ordered_x[rows], ordered_y[rows, 0]
     scaled = estimator._scaled(ordered_x)
     known = torch.ones(len(rows), 1, dtype=torch.float64)
@@ -77,7 +77,7 @@ def ridge_error(x: Array, y: Array) -> float:
 
 def _of_classes(x: Array, y: Array, unseen: UnseenLabels) -> dict[str, float]:
     rows = unseen.rows.cpu().numpy()
-    labels = weighted_rows(x, y.astype(np.int64), None, 0)[1][rows]
+    labels = repeated_rows(x, y.astype(np.int64), None, 0)[1][rows]
     chunks = zip(unseen.mean.split(CHUNK_ROWS), unseen.variance.split(CHUNK_ROWS), strict=True)
     p = torch.cat([softmax_draws(*chunk).mean(0).cpu() for chunk in chunks]).double().numpy()
     shares = np.bincount(y.astype(np.int64)) / len(y)

@@ -1,6 +1,5 @@
 """The one training loop: rows, forward, sum of the loss terms, backward, step."""
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -41,8 +40,9 @@ def train(
     group
         The processes among which the gradients are averaged.
 
-    The loss is read back at some fifty checks only. Ctrl-C ends the run with a warning, a number
-    that is not finite with `TrainingDiverged`; both leave the module in its best checked state.
+    The loss is read back at some fifty checks only. A number that is not finite ends the run with
+    `TrainingDiverged`, the module in its best checked state. Ctrl-C passes through: whoever asked
+    for a fit gets all of it or none.
     """
     if not isinstance(step, TrainStep):
         step = TrainStep(lambda: (), step, graph_safe=False)
@@ -51,25 +51,17 @@ def train(
     if session is not None:
         session.resume(state)
     backward = backward_pass(step, optimiser, config)
-    try:
-        while not state.finished:
-            terms = backward(step.rows())
-            if group is not None:
-                group.average_gradients(module)
-            optimiser.step()
-            schedule.step()
-            state.record(terms)
-            if state.check_is_due:
-                on_progress(state.step, config.steps, check_losses(state, config))
-            if session is not None:
-                session.after_step(state)
-    except KeyboardInterrupt:
-        state.history.stopped_at = state.best.restore()
-        warnings.warn(
-            f"training was stopped before its {config.steps} steps were done; "
-            f"the best state so far, of step {state.history.stopped_at}, is kept.",
-            stacklevel=3,
-        )
+    while not state.finished:
+        terms = backward(step.rows())
+        if group is not None:
+            group.average_gradients(module)
+        optimiser.step()
+        schedule.step()
+        state.record(terms)
+        if state.check_is_due:
+            on_progress(state.step, config.steps, check_losses(state, config))
+        if session is not None:
+            session.after_step(state)
     state.history.seconds = state.seconds()
     return state.history
 

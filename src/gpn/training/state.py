@@ -36,18 +36,11 @@ class Stream(Protocol):
 
 @dataclass
 class History:
-    """What a training run did: its loss terms at each check, and where it ended."""
+    """What a training run did: its loss terms at each check, and how long it took."""
 
     steps: int
     seconds: float = 0.0
-    stopped_at: int | None = None
     checks: list[dict[str, float]] = field(default_factory=list)
-
-    def require_finished(self) -> "History":
-        """Pass Ctrl-C on where an unfinished run is of no use, because another one needs it."""
-        if self.stopped_at is not None:
-            raise KeyboardInterrupt
-        return self
 
 
 @dataclass(frozen=True)

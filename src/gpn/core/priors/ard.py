@@ -34,6 +34,9 @@ EXPECTATIONS = {**NETWORK_EXPECTATIONS, "cos": cosine_expectation}
 FUNCTIONS = {"erf": torch.erf, "tanh": torch.tanh, "relu": torch.relu, "cos": _cosine}
 
 
+MIN_SCALE = 1e-150  # the square of a row over its scale must be a number
+
+
 @dataclass(frozen=True, kw_only=True)
 class ARDPrior(PriorSpec):
     """A random two-layer network of x / column_scales, plus a random linear function of it.
@@ -65,8 +68,11 @@ class ARDPrior(PriorSpec):
         require_not_negative(self, "bias", "linear")
         require_counts(self, "width")
         scales = self.column_scales
-        if not scales or not all(0 < scale < math.inf for scale in scales):
-            raise ValueError(f"column_scales must be positive numbers, got {scales!r:.200}.")
+        if not scales or not all(MIN_SCALE <= scale < math.inf for scale in scales):
+            raise ValueError(
+                f"column_scales must be positive numbers, {MIN_SCALE:g} at least, got "
+                f"{scales!r:.200}."
+            )
         if not 0 <= self.mean_columns < len(scales):
             raise ValueError(
                 f"mean_columns must be some of the {len(scales)} columns, got {self.mean_columns}."

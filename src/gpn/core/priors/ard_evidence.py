@@ -62,14 +62,17 @@ def learn_ard_prior(
     mean_columns: int = 0,
     scales_only: bool = False,
     activation: str = "erf",
+    weights: Float[Tensor, "n"] | None = None,
 ) -> LearntPrior:
     """The prior of the largest evidence for labels of about unit variance.
 
     Columns of one group share a scale (`groups` has a number per column): those of one category.
     A search may `start` from an earlier answer, also one for fewer columns. With `scales_only`
-    only scales and noise are free, as in BoTorch's `SingleTaskGP`: for very few labels.
+    only scales and noise are free, as in BoTorch's `SingleTaskGP`: for very few labels. A label of
+    weight c has the noise σ²/c.
     """
     x, y = x.flatten(1).double(), y.double()
+    each = x.new_ones(len(x)) if weights is None else weights.to(x)
     if mean_columns:
         y = y - x[:, -mean_columns:]
     if not bool((y != y[0]).any()):
@@ -80,14 +83,14 @@ def learn_ard_prior(
     is_wide = n_scales > MAX_NARROW and start is None
     wide_labels = min(max(LABELS_PER_SCALE * n_scales, MAX_LABELS), MAX_WIDE_LABELS)
     order = order[: wide_labels if is_wide else MAX_LABELS]
-    search = _Search(x[order], y[order], options)
+    search = _Search(x[order], y[order], options, each[order])
     point = search.start(start)
     if scales_only:
         return search.answer(search.best_of(point, FIRST_STEPS + 2 * STEPS))
     steps = STEPS + (n_scales // SCALES_PER_STEP if is_wide else 0)
     if start is None and len(x) > 1.5 * MAX_FIRST_LABELS:
         few = order[:MAX_FIRST_LABELS]
-        point = _Search(x[few], y[few], options).run(point, FIRST_STEPS)
+        point = _Search(x[few], y[few], options, each[few]).run(point, FIRST_STEPS)
         return search.answer(search.run(point, steps))
     return search.answer(search.run(point, STEPS if start is not None else FIRST_STEPS + steps))
 
@@ -128,10 +131,12 @@ class _Options:
 class _Search:
     """−log p(y, θ) / n, and its gradient, on some labels."""
 
-    def __init__(self, x: Inputs, y: Outputs, options: "_Options") -> None:
+    def __init__(
+        self, x: Inputs, y: Outputs, options: "_Options", weights: Float[Tensor, "n"]
+    ) -> None:
         self.x, self.y, self.options, self.groups = x, y, options, options.groups
         self.n_scales = int(self.groups.max()) + 1
-        self.identity = torch.eye(len(x), dtype=x.dtype, device=x.device)
+        self.noise = torch.diag(1 / weights)
         longer, noise = (LONGER, LOG_SMALL_NOISE) if options.scales_only else (0.0, LOG_NOISE)
         self.usual_scale = usual_log_scale(x.shape[1]) + longer
         means = [self.usual_scale] * self.n_scales
@@ -196,7 +201,7 @@ class _Search:
         height, bias, linear, noise = theta[self.n_scales :].exp()
         a = self.x / scales
         gram = ard_kernel(a, a, height, bias, linear, self.options.activation)
-        return gram + (noise + JITTER) * self.identity
+        return gram + (noise + JITTER) * self.noise
 
     def answer(self, point: Parameters) -> LearntPrior:
         theta = torch.tensor(point, device=self.x.device)

@@ -16,10 +16,19 @@ from torch import Tensor
 from gpn.core.types import Inputs
 
 
-def loo_variance(variance: Float[Tensor, "n"], x: Inputs, noise_std: float) -> Float[Tensor, "n"]:
-    """v₋ at each label, from the variance v given all; duplicate rows are left out together."""
-    _, row, counts = x.flatten(1).unique(dim=0, return_inverse=True, return_counts=True)
-    copies = counts[row].to(variance)
+def loo_variance(
+    variance: Float[Tensor, "n"],
+    x: Inputs,
+    noise_std: float,
+    weights: Float[Tensor, "n"] | None = None,
+) -> Float[Tensor, "n"]:
+    """v₋ at each label, from the variance v given all; duplicate rows are left out together.
+
+    Labels of one row count as often as their weights say.
+    """
+    _, row = x.flatten(1).unique(dim=0, return_inverse=True)
+    each = torch.ones_like(variance) if weights is None else weights.to(variance)
+    copies = torch.zeros_like(variance).index_add(0, row, each)[row]
     remaining = 1 - copies * variance / noise_std**2
     return variance / remaining.clamp_min(torch.finfo(variance.dtype).eps)
 

@@ -36,11 +36,18 @@ INTERCEPT_VARIANCE = 4.0  # in units of the labels' variance
 GRID = 12  # points along each parameter, of which the best begins the search
 
 
-def learn_linear_prior(x: Inputs, y: Outputs) -> LearntPrior:
-    """The prior over linear functions of the largest evidence; `y` has about unit variance."""
+def learn_linear_prior(
+    x: Inputs, y: Outputs, weights: Float[Tensor, "n"] | None = None
+) -> LearntPrior:
+    """The prior over linear functions of the largest evidence; `y` has about unit variance.
+
+    A label of weight c, whose noise is σ²/c, is a row and a label times √c, of noise σ².
+    """
     order = torch.randperm(len(x), generator=as_generator(0))[:MAX_LABELS].to(x.device)
     x, y = x.flatten(1)[order].double(), y[order].double()
-    x, y = x - x.mean(0), y - y.mean(0)
+    weight = x.new_ones(len(x), 1) if weights is None else weights[order, None].to(x)
+    x, y = (each - (weight * each).sum(0) / weight.sum() for each in (x, y))
+    x, y = x * weight.sqrt(), y * weight.sqrt()
     scale = math.exp(usual_log_scale(x.shape[1]))
     left, values, _ = torch.linalg.svd(x / scale, full_matrices=False)
     found = _Evidence(left.T @ y, values.square() / x.shape[1], y)

@@ -43,21 +43,24 @@ class Choice:
     linear_only: bool = False
     score: float = math.nan  # negative log score per label, left out one by one
     squared_error: float = math.nan  # of such labels, without the few worst
+    weights: Tensor | None = None  # of labels, whose noise is σ²/c
 
     def scored(self, y: Tensor) -> "Choice":
         """With how it predicts labels that are left out one by one."""
-        residuals, variance = _left_out(self.learnt, self.x, y)
-        total = variance + self.learnt.noise_std**2
+        residuals, variance, weights = _left_out(self.learnt, self.x, y, self.weights)
+        total = variance + self.learnt.noise_std**2 / weights
         losses = [
             student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
             for residual, spread in zip(residuals.T, total.T, strict=True)
         ]
-        squares = np.sort((residuals**2).mean(1))
+        squares = np.sort((residuals**2 * weights).mean(1)) / np.mean(weights)
         error = float(squares[: len(squares) - len(squares) // LABELS_PER_EXTREME].mean())
         return replace(self, score=float(np.mean(losses)), squared_error=error)
 
 
-def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
+def choose(
+    X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep, weights: Tensor | None = None
+) -> Choice:
     """The best of: no mean model, one as a column of the kernel, one as the prior's mean.
 
     Without one, functions may also be linear, or have the RBF kernel.
@@ -65,10 +68,10 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
     `X` are the rows in the units of the data, which the mean model sees; `x` the scaled ones.
     """
     if len(y) < 2 or not bool((y != y[0]).any()):
-        return Choice(x, usual_prior(x.shape[1]), None)
+        return Choice(x, usual_prior(x.shape[1]), None, weights=weights)
     activations = ["erf", "cos"] if len(y) >= MIN_COSINE_LABELS else ["erf"]
-    searches = [partial(_nonlinear, x, y, start=activation) for activation in activations]
-    searches.append(partial(_linear, x, y))
+    searches = [partial(_nonlinear, x, y, weights, start=activation) for activation in activations]
+    searches.append(partial(_linear, x, y, weights))
     model = None if isinstance(mean, str) else mean
     too_little = len(y) < MIN_LABELS or y.shape[1] > MAX_TARGETS
     if mean is None or (model is None and too_little):
@@ -76,7 +79,13 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
         on_step()
         return _best(choices)
     unseen = unseen_rows(len(y)).numpy()
-    fit_mean = partial(cross_fit, X, x.numpy(), y.numpy(), model, unseen=unseen, on_step=on_step)
+    fit_mean = partial(
+        cross_fit,
+        *(X, x.numpy(), y.numpy(), model),
+        unseen=unseen,
+        on_step=on_step,
+        weights=None if weights is None else weights.numpy(),
+    )
     (predicted, fitted), *choices = side_by_side(fit_mean, *searches)
     on_step()
     alone, column = _best(choices), torch.from_numpy(predicted).to(x)
@@ -85,7 +94,9 @@ def choose(X: Rows, x: Tensor, y: Tensor, mean: Any, on_step: OnStep) -> Choice:
         return alone
     both, start = torch.cat([x, column], dim=1), _best(choices[:-1]).learnt
     uses = [replace(fitted, as_mean=as_mean) for as_mean in (False, True)]
-    choices += side_by_side(*(partial(_nonlinear, both, y, use, start=start) for use in uses))
+    choices += side_by_side(
+        *(partial(_nonlinear, both, y, weights, use, start=start) for use in uses)
+    )
     on_step()
     return _best(choices)
 
@@ -130,8 +141,9 @@ def cross_validated(choice: Choice, y: Tensor) -> UnseenLabels:
         if min(len(fold), len(rest)) == 0:
             continue
         x, targets = choice.x[rest], y[rest]
+        weights = None if choice.weights is None else choice.weights[rest]
         learnt = (
-            learn_linear_prior(x, targets)
+            learn_linear_prior(x, targets, weights)
             if choice.linear_only
             else learn_ard_prior(
                 x,
@@ -139,15 +151,23 @@ def cross_validated(choice: Choice, y: Tensor) -> UnseenLabels:
                 start=choice.learnt,
                 mean_columns=columns,
                 activation=choice.learnt.prior.activation,
+                weights=weights,
             )
         )
-        generator = condition_exactly(learnt.prior, x.double(), targets.double(), learnt.noise_std)
+        generator = condition_exactly(
+            learnt.prior, x.double(), targets.double(), learnt.noise_std, weights
+        )
         means[fold], variances[fold] = generator.moments(choice.x[fold].double())
     return UnseenLabels(torch.arange(len(y)), means, variances)
 
 
 def _nonlinear(
-    x: Tensor, y: Tensor, mean: MeanModel | None = None, *, start: LearntPrior | str
+    x: Tensor,
+    y: Tensor,
+    weights: Tensor | None,
+    mean: MeanModel | None = None,
+    *,
+    start: LearntPrior | str,
 ) -> Choice:
     """A prior by evidence; its search starts from an earlier answer, or with an activation."""
     learnt = learn_ard_prior(
@@ -156,18 +176,24 @@ def _nonlinear(
         start=None if isinstance(start, str) else start,
         mean_columns=y.shape[1] if mean is not None and mean.as_mean else 0,
         activation=start if isinstance(start, str) else start.prior.activation,
+        weights=weights,
     )
-    return Choice(x, learnt, mean).scored(y)
+    return Choice(x, learnt, mean, weights=weights).scored(y)
 
 
-def _linear(x: Tensor, y: Tensor) -> Choice:
-    return Choice(x, learn_linear_prior(x, y), None, linear_only=True).scored(y)
+def _linear(x: Tensor, y: Tensor, weights: Tensor | None) -> Choice:
+    learnt = learn_linear_prior(x, y, weights)
+    return Choice(x, learnt, None, linear_only=True, weights=weights).scored(y)
 
 
-def _left_out(learnt: LearntPrior, x: Tensor, y: Tensor) -> tuple[Rows, Rows]:
-    """y − mean, and the function's variance, of (some) labels given the others of them."""
+def _left_out(
+    learnt: LearntPrior, x: Tensor, y: Tensor, weights: Tensor | None
+) -> tuple[Rows, Rows, Rows]:
+    """y − mean, the function's variance and the weight, of (some) labels given the others."""
     order = torch.randperm(len(x), generator=as_generator(1))[:MAX_SCORED_LABELS]
     some_x, some_y = x[order].double(), y[order].double()
-    generator = condition_exactly(learnt.prior, some_x, some_y, learnt.noise_std)
-    mean, variance = leave_one_out(generator, some_y, learnt.noise_std)
-    return (some_y - mean).cpu().numpy(), variance.cpu().numpy()
+    some = None if weights is None else weights[order].to(some_x)
+    generator = condition_exactly(learnt.prior, some_x, some_y, learnt.noise_std, some)
+    mean, variance = leave_one_out(generator, some_y, learnt.noise_std, some)
+    each = np.ones((len(order), 1)) if some is None else some[:, None].cpu().numpy()
+    return (some_y - mean).cpu().numpy(), variance.cpu().numpy(), each

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from gpn.estimators.closed_form.networks import FoldNetworks, fit_networks
@@ -65,20 +66,22 @@ def cross_fit(
     *,
     unseen: Index,
     on_step: Callable[[], None],
+    weights: Rows | None = None,
 ) -> tuple[Rows, MeanModel]:
     """Predictions of each label by models that have not seen it, and the model of new rows.
 
     A label is predicted by the model without its fold; those of `unseen`, which are in no fold, by
     the mean of all models, as new rows are. Without a `model` these are boosted trees, and
     networks too where labels are too many for an exact posterior; non-negative least squares weighs
-    the two.
+    the two. `weights` of labels go to all but the networks, and to a `model` that takes them.
     """
     seen = np.setdiff1d(np.arange(len(X)), unseen)
     folds = [(seen[rest], seen[fold]) for rest, fold in folds_of(X[seen])]
     has_networks = model is None and len(X) > MAX_EXACT_LABELS
     predicted, fitted = np.zeros_like(y), []
+    each = np.ones(len(X)) if weights is None else weights
     for rest, fold in folds:
-        fitted.append(_fitted(X[rest], y[rest], model, len(X)))
+        fitted.append(_fitted(X[rest], y[rest], model, len(X), each[rest]))
         predicted[fold] = _predicted(fitted[-1], X[fold])
         on_step()
     if len(unseen):
@@ -95,8 +98,11 @@ def cross_fit(
     for number, (_, fold) in enumerate(folds):
         column[fold] = by_networks[number, fold]
     both = np.stack([predicted, column], axis=2)
-    weights = np.stack([nnls(both[seen, o], y[seen, o])[0] for o in range(y.shape[1])])
-    return _weighted(both, weights), MeanModel(trees=trees, networks=networks, weights=weights)
+    root = np.sqrt(each[seen])
+    shares = np.stack(
+        [nnls(both[seen, o] * root[:, None], y[seen, o] * root)[0] for o in range(y.shape[1])]
+    )
+    return _weighted(both, shares), MeanModel(trees=trees, networks=networks, weights=shares)
 
 
 def folds_of(X: Array) -> list[tuple[Index, Index]]:
@@ -113,11 +119,13 @@ def folds_of(X: Array) -> list[tuple[Index, Index]]:
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(fold.max() + 1)]
 
 
-def _fitted(X: Array, y: Rows, model: Any, n_labels: int) -> list[Any]:
+def _fitted(X: Array, y: Rows, model: Any, n_labels: int, weights: Rows) -> list[Any]:
     """A model for each target; None is boosted trees."""
     models = [boosted_trees(n_labels) if model is None else clone(model) for _ in y.T]
     with few_threads(n_labels):
-        return [one.fit(X, targets) for one, targets in zip(models, y.T, strict=True)]
+        has_weights = bool((weights != 1).any()) and has_fit_parameter(models[0], "sample_weight")
+        options = {"sample_weight": weights} if has_weights else {}
+        return [one.fit(X, targets, **options) for one, targets in zip(models, y.T, strict=True)]
 
 
 def _predicted(models: Iterable[Any], X: Array) -> Rows:

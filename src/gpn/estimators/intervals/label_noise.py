@@ -67,7 +67,7 @@ class Residuals:
     """y − m of labels that the posterior has not seen, and the function's variance there.
 
     doubt: 1 − P(known | x) there; None without a gate. prior_variance: v₀, the function's variance
-    where rows are unknown.
+    where rows are unknown. weights: a label of weight c has the noise σ²/c.
     """
 
     x: Rows
@@ -75,15 +75,20 @@ class Residuals:
     variance: Rows
     doubt: Rows | None = None
     prior_variance: float = 0.0
+    weights: Rows | float = 1.0
 
     def scaled(self, noise_variance: float) -> Rows:
-        return self.residuals / np.sqrt(np.maximum(self.variance + noise_variance, 1e-12))
+        return self.residuals / self._deviation(noise_variance)
 
     def wider(self, noise_variance: float) -> Rows:
         """The deviation of a label where its row is unknown, over that where it is known."""
-        unknown = np.maximum(self.variance, self.prior_variance) + noise_variance
-        ratio: Rows = np.sqrt(unknown / np.maximum(self.variance + noise_variance, 1e-12))
+        unknown = np.maximum(self.variance, self.prior_variance) + noise_variance / self.weights
+        ratio: Rows = np.sqrt(unknown) / self._deviation(noise_variance)
         return ratio
+
+    def _deviation(self, noise_variance: float) -> Rows:
+        total: Rows = np.maximum(self.variance + noise_variance / self.weights, 1e-12)
+        return np.sqrt(total)
 
 
 @dataclass(frozen=True)

@@ -134,8 +134,7 @@ def _pretrain(
     step = TrainStep(rows, loss_terms, graph_safe=not isinstance(config.trunk, ModuleTrunk))
     with seeded_global_rng(seeds) as generators:
         streams = [*batches.streams, *generators]
-        history = train(network, step, config=config.train.replace(steps=steps), streams=streams)
-    history.require_finished()
+        train(network, step, config=config.train.replace(steps=steps), streams=streams)
 
 
 class Embedding(nn.Module):

@@ -112,8 +112,6 @@ class FitReport:
         if self.history is not None:
             history = self.history
             known |= {"steps": history.steps, "training_seconds": round(history.seconds, 2)}
-            if history.stopped_at is not None:
-                known["stopped_at"] = history.stopped_at
         return known
 
 

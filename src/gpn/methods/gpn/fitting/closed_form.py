@@ -1,6 +1,7 @@
 """The fit in closed form: labels condition the prior, nothing is trained."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from gpn.methods.gpn.model.class_generator import (
 from gpn.methods.gpn.model.kernel_generator import (
     FeatureSums,
     KernelGenerator,
+    LabelWeights,
     condition_exactly,
     leave_one_out,
 )
@@ -36,21 +38,27 @@ CLASS_LANDMARKS = 1000
 COLD = 0.1  # where the prior is by evidence: Laplace's Gaussian is too wide for logits
 
 
-def fit_closed_form(context: FitContext) -> ClosedFormPosterior:
+def fit_closed_form(
+    context: FitContext, weights: LabelWeights | None = None
+) -> ClosedFormPosterior:
     """The posterior given all labels, and how it predicts labels that it has not seen."""
     if context.task.is_classification:
+        if weights is not None:
+            raise ValueError("weights must be None for classes, got some; repeat rows instead.")
         return _fit_classes(context)
+    if weights is not None:
+        weights = weights.to(context.device, torch.float64)
     config, task = context.config, context.task.to(context.device, torch.float64)
     prior, noise_std = config.prior, config.noise_std
     at_edge: tuple[str, ...] = ()
     if not isinstance(prior, ARDPrior):
-        learnt = learn_ard_prior(task.x_obs, task.y_obs)
+        learnt = learn_ard_prior(task.x_obs, task.y_obs, weights=weights)
         prior, noise_std, at_edge = learnt.prior, noise_std or learnt.noise_std, learnt.at_edge
     elif not noise_std:
         raise ValueError("a given ARDPrior needs noise_std=..., got None; leave both to the fit.")
     few = len(task.x_obs) <= MAX_EXACT_LABELS
     fit = _exact if few else _with_landmarks
-    generator, report = fit(prior, task, noise_std)
+    generator, report = fit(prior, task, noise_std, weights)
     report = replace(report, at_edge=at_edge)
     found = GPNConfig(generator="closed-form", prior=prior, noise_std=noise_std)
     return ClosedFormPosterior(generator, task.signature, found, noise_std, report)
@@ -71,28 +79,32 @@ def _order(n_labels: int) -> Tensor:
     return torch.randperm(n_labels, generator=as_generator(0))
 
 
-def _exact(prior: ARDPrior, task: Task, noise_std: float) -> Fitted:
+def _exact(prior: ARDPrior, task: Task, noise_std: float, weights: LabelWeights | None) -> Fitted:
     """Labels are the landmarks; each is predicted by all others."""
-    generator = condition_exactly(prior, task.x_obs, task.y_obs, noise_std)
+    generator = condition_exactly(prior, task.x_obs, task.y_obs, noise_std, weights)
     rows = torch.arange(len(task.x_obs), device=task.x_obs.device)
-    unseen = UnseenLabels(rows, *leave_one_out(generator, task.y_obs, noise_std))
+    unseen = UnseenLabels(rows, *leave_one_out(generator, task.y_obs, noise_std, weights))
     return generator, FitReport(unseen=unseen)
 
 
-def _with_landmarks(prior: ARDPrior, task: Task, noise_std: float) -> Fitted:
+def _with_landmarks(
+    prior: ARDPrior, task: Task, noise_std: float, weights: LabelWeights | None
+) -> Fitted:
     """Some labels are landmarks; some others are predicted before they join the sums."""
     order = _order(len(task.x_obs)).to(task.x_obs.device)
     unseen = unseen_rows(len(order)).to(order.device)
     landmarks = task.x_obs[order[-LANDMARKS:]]
     sums = FeatureSums(prior, landmarks, task.n_outputs, noise_std)
-    rest = order[len(unseen) :].split(CHUNK_ROWS)
-    sums.add((task.x_obs[rows], task.y_obs[rows]) for rows in rest)
+    known = (task.x_obs, task.y_obs) if weights is None else (task.x_obs, task.y_obs, weights)
+
+    def labels(rows: Tensor) -> Any:
+        return tuple(each[rows] for each in known)
+
+    sums.add(map(labels, order[len(unseen) :].split(CHUNK_ROWS)))
     found = UnseenLabels(unseen, *sums.moments(task.x_obs[unseen]))
-    sums.add([(task.x_obs[unseen], task.y_obs[unseen])])
+    sums.add([labels(unseen)])
     others = order[len(unseen) : len(unseen) + MAX_LEFT_OUT]
-    left_out = [
-        sums.leave_one_out(task.x_obs[rows], task.y_obs[rows]) for rows in others.split(CHUNK_ROWS)
-    ]
+    left_out = [sums.leave_one_out(*labels(rows)) for rows in others.split(CHUNK_ROWS)]
     report = FitReport(
         unseen=found,
         left_out=UnseenLabels(others, *map(torch.cat, zip(*left_out, strict=True))),

@@ -1,5 +1,7 @@
 """Fitting a GPN: choose what is open, build the training problem, train it."""
 
+from torch import Tensor
+
 from gpn.core.task import Task
 from gpn.core.types import Rng
 from gpn.core.warnings import warn_doubtful
@@ -26,16 +28,24 @@ class GPN:
         *,
         progress: bool | None = None,
         checkpoint: CheckpointLike = None,
+        weights: Tensor | None = None,
     ) -> GPNPosterior:
         """Train one generator on the task; `progress` None shows a bar on a terminal.
 
         With `checkpoint`, a path or a `gpn.Checkpoint`, the fit is saved to that file while it
-        runs; killed and called again, it resumes and reaches the same weights.
+        runs; killed and called again, it resumes and reaches the same weights. `weights` of labels,
+        ``(n,)`` and positive, are for numbers in closed form: a label of weight c has the noise
+        variance σ²/c, as the mean of c labels.
         """
         start = FitContext.start(self.config, task, rng, progress=progress, checkpoint=checkpoint)
         with start as context:
             if context.config.generator == "closed-form":
-                return fit_closed_form(context)
+                return fit_closed_form(context, weights)
+            if weights is not None:
+                raise ValueError(
+                    "weights of labels must go with GPNConfig(generator='closed-form'), got "
+                    f"generator={context.config.generator!r}; leave them out."
+                )
             context = select(context)
             problem = build(context)
             history = problem.train()

@@ -78,7 +78,7 @@ def _train(problems: Sequence[TrainingProblem], on_progress: OnProgress) -> Hist
     step = TrainStep(lambda: _stacked_rows(problems, rngs), stacked.terms, graph_safe=graph_safe)
     streams = [stream for problem in problems for stream in problem.batches.streams]
     with seeded_global_rng(first.seeds), closing_streams(streams):
-        history = train(stacked, step, first.config.train, on_progress).require_finished()
+        history = train(stacked, step, first.config.train, on_progress)
     stacked.hand_back()
     for check in history.checks:
         means = {name: value / len(problems) for name, value in check.items() if name != "step"}

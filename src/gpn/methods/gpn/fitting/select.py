@@ -106,7 +106,7 @@ def _trials(context: FitContext) -> Callable[[float, float], Trial]:
         train = config.train.replace(steps=steps)
         short = config.replace(beta=beta, train=train, target_noise=False)
         problem = build(context.for_trial(short, rest))
-        posterior = problem.posterior_of_inputs(problem.train().require_finished())
+        posterior = problem.posterior_of_inputs(problem.train())
         if held_out.is_classification:
             return _class_trial(beta, posterior, held_out)
         return _target_trial(beta, posterior, held_out, config.noise_std)

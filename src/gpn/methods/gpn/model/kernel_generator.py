@@ -12,6 +12,8 @@ Many labels enter through sums over features φ(x) = L⁻¹ K_Ux of some landmar
 (Titsias 2009). Far from landmarks and labels both return to the prior:
 
     R = Tᵀ L⁻¹,   w = L⁻ᵀ S⁻¹ Σ_i φ(x_i)(y_i − m(x_i)),   S = σ² I + Σ_i φφᵀ,   T Tᵀ = I − σ² S⁻¹
+
+A label of weight c has the noise σ²/c: its diagonal of C Cᵀ, and its terms of the sums times c.
 """
 
 from collections.abc import Iterable
@@ -24,12 +26,14 @@ from torch import Tensor, nn
 
 from gpn.core.priors.ard import ARDPrior, RandomFeatures
 from gpn.core.priors.cholesky import cholesky, jittered_cholesky
+from gpn.core.priors.laplace import laplace_root
 from gpn.core.types import Codes, Functions, Inputs, Outputs, as_generator
 from gpn.methods.gpn.model.generator import Generator
 
 LANDMARK_JITTER = 1e-7  # of the prior's mean variance; without noise K_UU is nearly singular
 FEATURE_SEED = 0
 Square = Float[Tensor, "m m"]
+LabelWeights = Float[Tensor, "n"]
 
 
 class KernelGenerator(Generator):
@@ -54,7 +58,7 @@ class KernelGenerator(Generator):
         super().__init__()
         self.prior = prior
         self.is_exact = is_exact  # landmarks are the labels
-        if precision is not None:  # of each label, where they differ: labels of classes
+        if precision is not None:  # of each label: of classes, and of weighted labels
             self.precision = nn.Parameter(precision, requires_grad=False)
         self.landmarks = nn.Parameter(landmarks, requires_grad=False)
         self.weights = nn.Parameter(weights, requires_grad=False)
@@ -134,11 +138,18 @@ class KernelGenerator(Generator):
         return self.root.T @ jittered_cholesky(rest, "the spread at the landmarks")[0]
 
 
-def condition_exactly(prior: ARDPrior, x: Inputs, y: Outputs, noise_std: float) -> KernelGenerator:
-    """The exact posterior given labels of noise σ: landmarks are the labels."""
-    root = exact_root(prior, x, noise_std)
+def condition_exactly(
+    prior: ARDPrior, x: Inputs, y: Outputs, noise_std: float, weights: LabelWeights | None = None
+) -> KernelGenerator:
+    """The exact posterior given labels of noise σ²/c: landmarks are the labels."""
+    precision = None if weights is None else weights / noise_std**2
+    if precision is None:
+        root = exact_root(prior, x, noise_std)
+    else:
+        root = laplace_root(prior.kernel(x, x), precision)
     gap = y - prior.mean(x, y.shape[1])
-    return KernelGenerator(prior, x, root.T @ (root @ gap), root, is_exact=True)
+    pull = root.T @ (root @ gap)
+    return KernelGenerator(prior, x, pull, root, is_exact=True, precision=precision)
 
 
 def exact_root(prior: ARDPrior, x: Inputs, noise_std: float) -> Square:
@@ -163,11 +174,15 @@ class FeatureSums:
         self.squares = torch.zeros_like(gram)
         self.products = gram.new_zeros(len(gram), n_outputs)
 
-    def add(self, chunks: Iterable[tuple[Inputs, Outputs]]) -> "FeatureSums":
-        for x, y in chunks:
+    def add(
+        self, chunks: Iterable[tuple[Inputs, Outputs] | tuple[Inputs, Outputs, LabelWeights]]
+    ) -> "FeatureSums":
+        """Chunks are rows, labels and, where these have them, weights."""
+        for x, y, *weights in chunks:
             features = self._features(x)
-            self.squares += features @ features.T
-            self.products += features @ (y - self.prior.mean(x, y.shape[1]))
+            weighted = features * weights[0] if weights else features
+            self.squares += weighted @ features.T
+            self.products += weighted @ (y - self.prior.mean(x, y.shape[1]))
         return self
 
     def moments(self, x: Inputs) -> tuple[Outputs, Outputs]:
@@ -179,19 +194,21 @@ class FeatureSums:
         variance = self.prior.variance(x) - features.square().sum(0) + self.noise_std**2 * left
         return mean, variance.clamp_min(0.0)[:, None].expand_as(mean)
 
-    def leave_one_out(self, x: Inputs, y: Outputs) -> tuple[Outputs, Outputs]:
+    def leave_one_out(
+        self, x: Inputs, y: Outputs, weights: LabelWeights | None = None
+    ) -> tuple[Outputs, Outputs]:
         """Mean and variance at labels that were added, each given all others.
 
-        With the leverage h = φᵀ S⁻¹ φ of a label its residual is  (y − mean)/(1 − h)  and its
-        features' variance  σ² h/(1 − h).
+        With the leverage h = c φᵀ S⁻¹ φ of a label of weight c its residual is  (y − mean)/(1 − h)
+        and its features' variance  σ² φᵀ S⁻¹ φ/(1 − h).
         """
         features, precision = self._features(x), self._precision()
-        weights = torch.cholesky_solve(self.products, precision)
-        leverage = torch.linalg.solve_triangular(precision, features, upper=False).square().sum(0)
-        rest = (1 - leverage).clamp_min(1e-6)
-        gap = y - self.prior.mean(x, y.shape[1]) - features.T @ weights
+        solved = torch.cholesky_solve(self.products, precision)
+        held = torch.linalg.solve_triangular(precision, features, upper=False).square().sum(0)
+        rest = (1 - (held if weights is None else weights * held)).clamp_min(1e-6)
+        gap = y - self.prior.mean(x, y.shape[1]) - features.T @ solved
         missed = (self.prior.variance(x) - features.square().sum(0)).clamp_min(0.0)
-        variance = missed + self.noise_std**2 * leverage / rest
+        variance = missed + self.noise_std**2 * held / rest
         return y - gap / rest[:, None], variance[:, None].expand_as(y)
 
     def generator(self) -> KernelGenerator:
@@ -222,7 +239,7 @@ class FeatureSums:
 
 
 def leave_one_out(
-    generator: KernelGenerator, y: Outputs, noise_std: float
+    generator: KernelGenerator, y: Outputs, noise_std: float, weights: LabelWeights | None = None
 ) -> tuple[Outputs, Outputs]:
     """Mean and variance of the function at each label, given all others (exact posteriors only).
 
@@ -230,5 +247,6 @@ def leave_one_out(
     """
     precision = generator.root.square().sum(0)[:, None]
     mean = y - generator.weights / precision
-    variance = (1 / precision - noise_std**2).clamp_min(0.0)
+    noise = noise_std**2 if weights is None else noise_std**2 / weights[:, None]
+    variance = (1 / precision - noise).clamp_min(0.0)
     return mean, variance.expand_as(mean)

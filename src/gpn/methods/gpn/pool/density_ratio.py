@@ -102,7 +102,7 @@ class NetworkRatio(DensityRatioFitter):
         with seeded_global_rng(self.rng) as global_rngs:
             streams: list[Stream] = [batches, labels, pool, *global_rngs]
             step = TrainStep(rows, terms, graph_safe=not isinstance(self.trunk, ModuleTrunk))
-            history = train(
+            train(
                 network,
                 step,
                 self.config,
@@ -110,7 +110,6 @@ class NetworkRatio(DensityRatioFitter):
                 streams=streams,
                 session=self.session,
             )
-        history.require_finished()
         network.eval()
 
         @torch.no_grad()
