@@ -167,15 +167,6 @@ def test_images_have_no_closed_form() -> None:
         gpn.GPN(config).fit(gpn.Task(X.reshape(-1, 1, 1, 2), Y))
 
 
-def test_weights_that_repeat_rows_leave_flags_and_intervals_alone() -> None:
-    """Copies of a label would predict each other: such rows are left to a network."""
-    short = GPNConfig(noise_std=0.1, train=gpn.TrainConfig(steps=2, label_batch=16, pool_batch=16))
-    weighted = GPNRegressor(short.replace(train=None), random_state=0)
-    assert weighted._is_closed_form(X, has_pool=False)
-    weighted._has_copies = True
-    assert not weighted._is_closed_form(X, has_pool=False)
-
-
 def test_one_value_flags_no_known_row() -> None:
     with pytest.warns(gpn.GPNWarning, match="two values at least"):
         constant = GPNRegressor(random_state=0).fit(X, np.full(len(X), 3.0))

@@ -19,6 +19,7 @@ Array = NDArray[np.int64]
 
 MAX_LABELS = 1000
 MAX_COLUMNS = 100  # with long tails; wider tables, such as spectra, are left bent
+TOO_FAR = 300.0  # from the centre, in units of the scale: such a cell may be typed wrong
 PENALTY = 1.0
 MIN_GAIN = 0.01  # nats per label
 MAX_ERROR_RATIO = 0.99
@@ -32,12 +33,12 @@ def straightened(scale: Scale, X: Rows, y: Rows) -> Scale:
     """
     if scale.bend is None or X.ndim != 2:
         return scale
-    bent = np.flatnonzero(scale.bend == BEND)
+    furthest = np.abs((X - scale.shift) / scale.scale).max(0)
+    bent = np.flatnonzero((scale.bend == BEND) & (furthest < TOO_FAR))
     if not 0 < len(bent) <= MAX_COLUMNS or len(X) <= X.shape[1] + 2:
         return scale
     some = np.random.default_rng(0).permutation(len(X))[:MAX_LABELS]
     X, y = X[some], y[some] - y[some].mean(0)
-    furthest = np.abs((X - scale.shift) / scale.scale).max(0)
     straight = BEYOND * np.maximum(furthest, 1.0)
 
     def turned(scale: Scale, columns: Array) -> Scale:
