@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpn.core.networks.trunks import ConvTrunk, MLPTrunk, ModuleTrunk
+    from gpn.core.networks.trunks import ConvTrunk, MLPTrunk, ModuleTrunk, ResNetTrunk
     from gpn.core.pools.base import SamplerPool, TensorPool, box
     from gpn.core.pools.disk import DiskPool
     from gpn.core.pools.rows import DatasetPool
@@ -44,6 +44,7 @@ __all__ = [
     "Posterior",
     "PosteriorClassifier",
     "PosteriorRegressor",
+    "ResNetTrunk",
     "SamplerPool",
     "Task",
     "TensorPool",
@@ -57,7 +58,7 @@ __all__ = [
 
 # Names are imported when they are first used: `gpn --help` must not wait for torch.
 MODULES = {
-    "gpn.core.networks.trunks": ("ConvTrunk", "MLPTrunk", "ModuleTrunk"),
+    "gpn.core.networks.trunks": ("ConvTrunk", "MLPTrunk", "ModuleTrunk", "ResNetTrunk"),
     "gpn.core.pools.base": ("SamplerPool", "TensorPool", "box"),
     "gpn.core.pools.disk": ("DiskPool",),
     "gpn.core.pools.rows": ("DatasetPool",),

@@ -31,10 +31,12 @@ def squared_error(fitted: Functions, targets: Float[Tensor, "#k n o"]) -> PerFun
     return _gap(fitted, targets).square().sum(-1).mean(-1)
 
 
-def cross_entropy(fitted: Functions, labels: Labels) -> PerFunction:
-    """−(1/N) Σ_i log softmax(g(x_i, z_j))[y_i]."""
+def cross_entropy(fitted: Functions, labels: Labels, smoothing: float = 0.0) -> PerFunction:
+    """−(1/N) Σ_i log softmax(g(x_i, z_j))[y_i]; `smoothing` spreads that share over all classes."""
     repeated = labels.expand(len(fitted), -1)
-    losses = functional.cross_entropy(fitted.movedim(-1, 1), repeated, reduction="none")
+    losses = functional.cross_entropy(
+        fitted.movedim(-1, 1), repeated, reduction="none", label_smoothing=smoothing
+    )
     return losses.mean(-1)
 
 

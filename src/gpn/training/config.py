@@ -17,7 +17,8 @@ class TrainConfig(Config):
 
     `label_batch` and `pool_batch` rows go through one forward pass per step. `device` "auto" takes
     a GPU if there is one; `dtype` "auto" is the labels' own if float64, else float32. Under the
-    "one-cycle" schedule the rate rises and falls, and momentum goes the other way. `precision`
+    "one-cycle" schedule the rate rises and falls, and momentum goes the other way, unless
+    `momentum` fixes it, Nesterov's, for "sgd". `precision`
     "tf32" rounds the factors of float32 products on a GPU, "bf16" computes products in
     bfloat16, sums and exponentials in float32 (torch's autocast); weights stay in float32.
     `graphs` "auto" replays steps as a CUDA graph (`cuda_graphs.py`) on a GPU wherever the method
@@ -32,6 +33,7 @@ class TrainConfig(Config):
     optimiser: str = "adam"
     learning_rate: float = 3e-3
     weight_decay: float = 0.0
+    momentum: float | None = None
     schedule: str = "one-cycle"
     device: str = "auto"
     dtype: str = "auto"
@@ -49,6 +51,11 @@ class TrainConfig(Config):
         require_one_of(self, "dtype", ("auto", *DTYPES))
         require_one_of(self, "precision", ("float32", "tf32", "bf16"))
         require_one_of(self, "graphs", ("auto", "no"))
+        if self.momentum is not None and not (0 < self.momentum < 1 and self.optimiser == "sgd"):
+            raise ValueError(
+                "momentum must lie between 0 and 1 and go with optimiser='sgd', got "
+                f"{self.momentum} and {self.optimiser!r}; leave it out for Adam."
+            )
         if self.device != "auto":
             _device(self.device)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -101,8 +102,7 @@ def optimiser_of(
         {"params": [p for p in trained if id(p) not in free], "weight_decay": config.weight_decay},
         {"params": [p for p in trained if id(p) in free], "weight_decay": 0.0},
     ]
-    make = {"adam": torch.optim.AdamW, "sgd": torch.optim.SGD}[config.optimiser]
-    optimiser: torch.optim.Optimizer = make(groups, lr=config.learning_rate, fused=True)
+    optimiser = _make_optimiser(groups, config)
     if config.schedule == "constant":
         return optimiser, torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)
     return optimiser, torch.optim.lr_scheduler.OneCycleLR(
@@ -110,7 +110,17 @@ def optimiser_of(
         max_lr=config.learning_rate,
         total_steps=config.steps + 1,
         pct_start=max(0.2, min(0.99, 2.0 / (config.steps + 1))),  # at least one whole step
+        cycle_momentum=config.momentum is None,
     )
+
+
+def _make_optimiser(groups: list[dict[str, Any]], config: TrainConfig) -> torch.optim.Optimizer:
+    rate = config.learning_rate
+    if config.optimiser == "adam":
+        return torch.optim.AdamW(groups, lr=rate, fused=True)
+    if config.momentum is None:
+        return torch.optim.SGD(groups, lr=rate, fused=True)
+    return torch.optim.SGD(groups, lr=rate, momentum=config.momentum, nesterov=True, fused=True)
 
 
 def _device_type(optimiser: torch.optim.Optimizer) -> str:

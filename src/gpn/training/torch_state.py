@@ -55,7 +55,7 @@ def seeded_global_rng(rng: torch.Generator) -> Iterator[list[torch.Generator]]:
 
 @contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """Float32 products in TF32, unless `precision` is "float32".
+    """Float32 products in TF32 and the fastest convolutions, unless `precision` is "float32".
 
     A choice that the user made through torch's newer settings, which exclude these, stands.
     """
@@ -68,11 +68,13 @@ def matmul_precision(precision: str) -> Iterator[None]:
         except RuntimeError:
             yield
             return
+        benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
         torch.set_float32_matmul_precision("high")
         try:
             yield
         finally:
             torch.set_float32_matmul_precision(before)
+            torch.backends.cudnn.benchmark = benchmark
 
 
 @contextmanager

@@ -8,10 +8,11 @@ from functools import partial
 import torch
 from torch import nn
 
-from gpn.core.config import Config, require_one_of, require_sizes
+from gpn.core.config import Config, require_counts, require_one_of, require_sizes
 from gpn.core.networks.encodings import PiecewiseLinearEncoding, RandomFourierFeatures
 from gpn.core.networks.frozen import FrozenFeatures
 from gpn.core.networks.layers import ACTIVATIONS, build_sequential, conv_features, conv_stack
+from gpn.core.networks.resnet import ResNet, initialise_resnet
 
 
 class Trunk(Config, ABC):
@@ -102,6 +103,41 @@ class ConvTrunk(Trunk):
         size = conv_features(input_shape, self.channels)
         layers = partial(conv_stack, input_shape, self.channels, self.activation, self.halve_by)
         return build_sequential(layers, rng), size
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResNetTrunk(Trunk):
+    """A residual network with batch norm, then hidden linear layers: photographs, 32 × 32 or so.
+
+    `channels` are those of the first convolution and of each stage, and each stage halves the image
+    and has `blocks` residual blocks. If `mirror`, new images are seen from both sides and their
+    features averaged; set it to False where left and right matter, as in digits.
+    """
+
+    channels: tuple[int, ...] = (64, 128, 256, 512)
+    blocks: int = 1
+    widths: tuple[int, ...] = (512,)
+    activation: str = "gelu"
+    dropout: float = 0.0
+    mirror: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_counts(self, "blocks")
+        if len(self.channels) < 2:
+            raise ValueError(
+                "channels must name a first convolution and one stage at least, got "
+                f"{self.channels}; try (64, 128, 256, 512)."
+            )
+        require_sizes(self.channels)
+
+    def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
+        conv_features(input_shape, self.channels[1:])  # raises unless rows are images
+        with torch.device("meta"):
+            network = ResNet(
+                input_shape[0], self.channels, self.blocks, self.activation, mirror=self.mirror
+            )
+        return initialise_resnet(network, rng), self.channels[-1]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,11 @@ class GPNConfig(Config):
         labels count more than once (a cold posterior). None is 1 under a given prior.
     beta
         Weight of independent anchors; None searches it on held-out labels.
+    beta_ramp
+        Share of the steps in which β rises from 0; None is 0, and a fifth on a `ResNetTrunk`.
+    label_smoothing
+        Share of each label that the data term spreads over all classes (independent anchors, affine
+        generator); None is 0, and 0.1 on a `ResNetTrunk`.
     pool_weights
         "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
     synthetic_ood
@@ -78,6 +83,8 @@ class GPNConfig(Config):
     noise_std: float | None = None
     temperature: float | None = None
     beta: float | None = None
+    beta_ramp: float | None = None
+    label_smoothing: float | None = None
     pool_weights: str = "auto"
     synthetic_ood: float | None = None
     n_axes: int = 200
@@ -104,6 +111,9 @@ class GPNConfig(Config):
             raise ValueError(
                 f"synthetic_ood must lie in [0, 1), got {self.synthetic_ood}; 0 is none at all."
             )
+        for name in ("beta_ramp", "label_smoothing"):
+            if not 0 <= (getattr(self, name) or 0.0) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
         require_not_negative(self, "code_noise")
         self._check_combinations()
 
@@ -190,6 +200,8 @@ class ResolvedConfig(GPNConfig):
     target_noise: bool = False
     noise_std: float = 0.0
     beta: float = 0.0
+    beta_ramp: float = 0.0
+    label_smoothing: float = 0.0
     synthetic_ood: float = 0.0
     fill_ood: bool = False
     jitter: float = 0.0

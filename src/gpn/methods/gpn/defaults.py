@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from gpn.core.networks.trunks import ConvTrunk, MLPTrunk, Trunk
+from gpn.core.networks.trunks import ConvTrunk, MLPTrunk, ResNetTrunk, Trunk
 from gpn.core.priors.ard import ARDPrior
 from gpn.core.priors.prior import MLPPrior, PriorSpec
 from gpn.core.task import Task
 from gpn.methods.gpn.config import GPNConfig, ResolvedConfig
-from gpn.training.config import TrainConfig
+from gpn.training.config import TrainConfig, as_device
 
 MAX_FEW_INPUTS = 10
 MAX_JOINT_LABELS, MAX_JOINT_CLASS_LABELS = 64, 300
@@ -25,6 +25,7 @@ MAX_WIDE_JOINT_CLASSES, MAX_JOINT_CLASSES = 4, 20
 MAX_WIDE_CONDITIONED_LABELS = 1000
 MAX_DOUBLE_LABELS = 1000
 LABEL_BATCH, EPOCHS = 256, 40
+MIN_PHOTO_PIXELS = 24  # on each side
 
 PAPER_PRIOR = MLPPrior()
 TRUNKS: dict[str, Trunk] = {
@@ -32,6 +33,7 @@ TRUNKS: dict[str, Trunk] = {
     "few": MLPTrunk(widths=(256, 256), fourier=128),
     "many": MLPTrunk(widths=(512, 512, 512, 512), activation="relu"),
     "image": ConvTrunk(),
+    "photo": ResNetTrunk(),
 }
 
 
@@ -43,8 +45,8 @@ class Regime:
         "joint" and "conditioned" follow the posterior, by anchors of that name; "detect" has
         independent anchors with spectral codes, "paper" independent anchors with learnt codes.
     labels, inputs, weights
-        "targets" or "classes"; "one", "few" (up to 10), "many" or "image"; weights of pool rows,
-        "mixture" or "equal". None matches any.
+        "targets" or "classes"; "one", "few" (up to 10), "many", "image" or "photo" (of a residual
+        network); weights of pool rows, "mixture" or "equal". None matches any.
     trunk
         None is the usual one for so many inputs (`TRUNKS`).
     """
@@ -58,6 +60,10 @@ class Regime:
     measured: str
     trunk: Trunk | None = None
     prior: PriorSpec = PAPER_PRIOR
+    epochs: int = EPOCHS
+    beta: float = 0.0
+    beta_ramp: float = 0.0
+    label_smoothing: float = 0.0
     synthetic_ood: float = 0.0
     fill_ood: bool = False
 
@@ -74,6 +80,15 @@ CONDITIONED: dict[str, Any] = {
     "learning_rate": 2e-3,
 }
 DETECT: dict[str, Any] = {"learning_rate": 1e-3, "weight_decay": 0.3}
+PHOTO: dict[str, Any] = {
+    "label_batch": 512,
+    "pool_batch": 256,
+    "optimiser": "sgd",
+    "learning_rate": 0.2,
+    "momentum": 0.9,
+    "weight_decay": 5e-4,
+    "precision": "bf16",
+}
 WIDE_TARGETS: dict[str, Any] = {
     "trunk": MLPTrunk(widths=(512, 512), activation="relu", dropout=0.15, ramps=12),
     "prior": MLPPrior(prior_variance=(40.0, 6.0)),
@@ -95,6 +110,8 @@ REGIMES = (
            trunk=MLPTrunk(widths=(256, 256), activation="relu", ramps=16),
            measured="tests/theory/test_default_choices: 40 labels of 20 columns, spread ± 10 %"),
     Regime("conditioned", None, "image", train=CONDITIONED, measured="as few inputs; no default"),
+    Regime("detect", "classes", "photo", train=PHOTO, beta=0.03, beta_ramp=0.2, label_smoothing=0.1,
+           synthetic_ood=1 / 2, measured="cifar10-modern"),
     Regime("detect", None, "image", train=DETECT, synthetic_ood=1 / 3,
            measured="cifar10: OOD AUC 0.9998; cifar10/pool-share: without OOD images 0.829"),
     Regime("detect", "targets", "many", "mixture", **WIDE_TARGETS, fill_ood=True,
@@ -121,6 +138,8 @@ def regime_of(config: GPNConfig, task: Task, anchor: str, weights: str) -> Regim
     goal = independent if anchor == "independent" else anchor
     labels = "classes" if task.is_classification else "targets"
     inputs = _inputs(task)
+    if inputs == "image" and labels == "classes" and goal == "detect" and _is_photo(config, task):
+        inputs = "photo"
     return next(row for row in REGIMES if row.matches(goal, labels, inputs, weights))
 
 
@@ -142,8 +161,9 @@ def resolve(config: GPNConfig, task: Task) -> ResolvedConfig:
         detects = anchor == "independent" and config.codes == "spectral"
         weights = "mixture" if detects else "equal"
     regime = regime_of(config, task, anchor, weights)
-    steps = max(1500, EPOCHS * len(task.x_obs) // LABEL_BATCH)
-    trunk = config.trunk or regime.trunk or TRUNKS[_inputs(task)]
+    batch = regime.train.get("label_batch", LABEL_BATCH)
+    steps = max(1500, regime.epochs * len(task.x_obs) // batch)
+    trunk = config.trunk or regime.trunk or TRUNKS[regime.inputs or _inputs(task)]
     train = config.train or TrainConfig(**{"steps": steps, **regime.train})
     known = {name: value for name, value in vars(config).items() if value is not None}
     chosen = {
@@ -154,6 +174,9 @@ def resolve(config: GPNConfig, task: Task) -> ResolvedConfig:
         "prior": config.prior or regime.prior,
         "trunk": trunk,
         "train": train,
+        "beta": config.beta or regime.beta,
+        "beta_ramp": _chosen(config.beta_ramp, regime.beta_ramp),
+        "label_smoothing": _chosen(config.label_smoothing, regime.label_smoothing),
         **_synthetic(config, task, regime),
     }
     return ResolvedConfig(**{**known, **chosen})
@@ -194,6 +217,19 @@ def preferred_dtype(n_labels: int, input_shape: tuple[int, ...]) -> torch.dtype:
     inputs = torch.Size(input_shape).numel()
     close = n_labels <= MAX_DOUBLE_LABELS and inputs <= MAX_FEW_INPUTS
     return torch.float64 if close else torch.float32
+
+
+def _is_photo(config: GPNConfig, task: Task) -> bool:
+    """Whether a residual network is asked for, or affordable: colour images and a GPU."""
+    if config.trunk is not None:
+        return isinstance(config.trunk, ResNetTrunk)
+    channels, height, width = task.input_shape
+    on_gpu = as_device(config.train.device if config.train else "auto").type == "cuda"
+    return on_gpu and channels == 3 and min(height, width) >= MIN_PHOTO_PIXELS
+
+
+def _chosen(given: float | None, default: float) -> float:
+    return default if given is None else given
 
 
 def _inputs(task: Task) -> str:

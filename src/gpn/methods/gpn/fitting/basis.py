@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gpn.core.networks.trunks import ConvTrunk, ResNetTrunk
 from gpn.core.priors.spectral import SpectralAxes, StretchedAxes, spectral_axes
 from gpn.core.types import Inputs, as_generator
 from gpn.methods.gpn.fitting.context import FitContext, PriorBasis
@@ -20,6 +21,7 @@ LANDMARKS_PER_LABEL_LANDMARK = 4
 EXPLAINED_ROWS = 1024
 TREE_FOLDS, NETWORK_FOLDS = 10, 2
 MIN_CLASSIFIER_STEPS = 200
+RATIO_TRUNK = ConvTrunk(channels=(32, 64, 128), widths=(256,), halve_by="max")
 
 
 def prior_basis(context: FitContext) -> PriorBasis:
@@ -85,10 +87,15 @@ def _ratio_fitter(context: FitContext) -> DensityRatioFitter:
     """Trees for tables, a network for the rest."""
     if len(context.task.input_shape) == 1:
         return TreeRatio(context.seeds)
-    train = context.config.train
+    train, trunk = context.config.train, context.config.trunk
+    if isinstance(trunk, ResNetTrunk):  # labeled against pool rows is the easier task
+        trunk, train = (
+            RATIO_TRUNK,
+            train.replace(optimiser="adam", momentum=None, learning_rate=2e-3),
+        )
     steps = min(train.steps, max(MIN_CLASSIFIER_STEPS, train.steps // 10))
     return NetworkRatio(
-        context.config.trunk,
+        trunk,
         train.replace(steps=steps, weight_decay=0.05),
         context.seeds,
         context.on_progress,

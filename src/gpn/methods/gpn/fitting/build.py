@@ -122,8 +122,14 @@ def _spectral(context: FitContext) -> TrainingProblem:
         psi_obs = basis.axes(x_obs) if at_labels else x_obs.new_zeros(len(x_obs), layout.n_axes)
         tables = psi_obs, basis.psi
         if task.is_classification:
-            noisy = config.target_noise
-            objective = ClosedFormClasses(generator, anchors, term, *tables, target_noise=noisy)
+            objective = ClosedFormClasses(
+                generator,
+                anchors,
+                term,
+                *tables,
+                target_noise=config.target_noise,
+                label_smoothing=config.label_smoothing,
+            )
         else:
             objective = ClosedForm(generator, anchors, term, *tables)
     objective.to(task.x_obs)
@@ -208,7 +214,8 @@ def _anchor_term(
     config, task, report = context.config, context.task, FitReport(beta_search=context.beta_search)
     if config.anchor == "independent":
         mean_weight = 1.0 if weights is None else float(weights.mean())
-        return IndependentTerm(config.beta * mean_weight), report
+        ramp_steps = round(config.beta_ramp * config.train.steps)
+        return IndependentTerm(config.beta * mean_weight, ramp_steps), report
     n_labels = len(task.x_obs)
     if n_labels > MAX_JOINT_LABELS:
         raise ValueError(

@@ -47,9 +47,21 @@ class IndependentTerm(AnchorTerm):
     """
 
     pool_only = True
+    step: Tensor
+
+    def __init__(self, beta: float, ramp_steps: int = 0) -> None:
+        """`ramp_steps`: β rises from 0 in that many steps, for networks that find classes first."""
+        super().__init__(beta)
+        self.ramp_steps = ramp_steps
+        if ramp_steps > 0:
+            self.register_buffer("step", torch.zeros((), dtype=torch.float64))
 
     def forward(self, generated: Functions, anchors: Functions, batch: Batch) -> PerFunction:
-        return anchor_gap(generated, anchors)
+        gap = anchor_gap(generated, anchors)
+        if self.ramp_steps == 0:
+            return gap
+        self.step.add_(1.0)  # on the device, so that a replayed CUDA graph counts too
+        return gap * (self.step / self.ramp_steps).clamp_max(1.0)
 
 
 class JointTerm(AnchorTerm):

@@ -196,9 +196,11 @@ class ClosedFormClasses(ClosedForm):
         psi_pool: Float[Tensor, "R r"],
         *,
         target_noise: bool,
+        label_smoothing: float = 0.0,
     ) -> None:
         super().__init__(generator, anchors, anchor_term, psi_obs, psi_pool)
         self.target_noise = target_noise
+        self.label_smoothing = label_smoothing
         o = generator.n_outputs
         uniform = torch.eye(o) / o - torch.full((o, o), o**-2.0)
         spread = uniform.expand(len(psi_obs) if target_noise else 0, o, o)
@@ -211,7 +213,7 @@ class ClosedFormClasses(ClosedForm):
     def data(self, generated: Columns, batch: Batch, rng: torch.Generator) -> Float[Tensor, ""]:
         columns = generated[:, : batch.n_labels]
         logits = self.generator.combine(columns, self.anchors.draw(rng))
-        loss = cross_entropy(logits, batch.y_obs).mean()
+        loss = cross_entropy(logits, batch.y_obs, self.label_smoothing).mean()
         if not self.target_noise:
             return loss
         roots = self._noise_roots(logits.detach(), batch.rows)

@@ -1,17 +1,24 @@
 """Synthetic outliers: rows with the statistics of labeled ones, but from another distribution.
 
-A pool holds the OOD rows that somebody thought of, and sometimes none. Images with random phases
-have the colours and the spectrum of real ones but no outlines, images of shuffled patches have real
-details in the wrong places, and rows of shuffled columns have real values in impossible
-combinations. Anchored to the prior, they teach a generator that details alone are not enough.
+A pool holds the OOD rows that somebody thought of, and sometimes none. Each kind of synthetic image
+takes something away from real ones: outlines (random phases, smooth noise), the order of parts
+(shuffled patches), the whole (enlarged crops, tiles), or all detail but one outline (silhouettes).
+Rows of shuffled columns have real values in impossible combinations. Anchored to the prior, they
+teach a generator that details alone are not enough.
 """
+
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 Images = Float[Tensor, "n c h w"]
-PATCHES = 4
+MakeImages = Callable[[Images, torch.Generator], Images]
+CHUNK_IMAGES = 5000
+NOISE_SIZES = 2, 3, 4, 6, 8, 12, 16
 
 
 def synthetic_outliers(rows: Tensor, count: int, rng: torch.Generator) -> Tensor:
@@ -22,31 +29,35 @@ def synthetic_outliers(rows: Tensor, count: int, rng: torch.Generator) -> Tensor
 
 
 def synthetic_images(images: Images, count: int, rng: torch.Generator) -> Float[Tensor, "m c h w"]:
-    """`count` outliers from random images: half with random phases, half of shuffled patches."""
+    """`count` outliers from random images, as many of each kind."""
     picked = torch.randint(len(images), (count,), generator=rng, device=rng.device)
-    half = count // 2
-    some = images[picked.to(images.device)]
-    return torch.cat([random_phases(some[:half], rng), shuffled_patches(some[half:], rng)])
+    picked = picked.to(images.device)
+    parts = picked.tensor_split(len(IMAGE_KINDS))
+    made = [
+        make(images[chunk], rng)
+        for make, rows in zip(IMAGE_KINDS.values(), parts, strict=True)
+        for chunk in rows.split(CHUNK_IMAGES)
+    ]
+    return torch.cat(made)
 
 
 def random_phases(images: Images, rng: torch.Generator) -> Images:
-    """The same power at every frequency, shifted by random phases that all channels share.
+    """The same power at every frequency, with random phases that all channels share.
 
-    Frequencies that are their own mirror image, among them an image's mean, must stay real, and
-    keep half of their power on average.
+    The phases are those of white noise, so that the image is real; its mean keeps its own.
     """
     if len(images) == 0:
         return images
-    spectrum = torch.fft.rfft2(images)
-    angles = _uniform((len(images), 1, *spectrum.shape[2:]), rng, images) * 2 * torch.pi
-    turned = spectrum * torch.polar(torch.ones_like(angles), angles)
-    return torch.fft.irfft2(turned, s=images.shape[2:])
+    noise = torch.fft.rfft2(_normal((len(images), 1, *images.shape[2:]), rng, images))
+    phases = torch.polar(torch.ones_like(noise.real), noise.angle())
+    phases[..., 0, 0] = 1.0
+    return torch.fft.irfft2(torch.fft.rfft2(images) * phases, s=images.shape[2:])
 
 
-def shuffled_patches(images: Images, rng: torch.Generator) -> Images:
-    """Each image cut into 4 × 4 patches in random order; left-over pixels stay in place."""
+def shuffled_patches(images: Images, rng: torch.Generator, *, side: int = 4) -> Images:
+    """Each image cut into side × side patches in random order; left-over pixels stay in place."""
     n, c, h, w = images.shape
-    rows, columns = min(PATCHES, h), min(PATCHES, w)
+    rows, columns = min(side, h), min(side, w)
     tall, wide = h // rows, w // columns
     order = _uniform((n, rows * columns), rng, images).argsort(1)
     area = images[:, :, : rows * tall, : columns * wide]
@@ -56,6 +67,83 @@ def shuffled_patches(images: Images, rng: torch.Generator) -> Images:
     shuffled = images.clone()
     shuffled[:, :, : rows * tall, : columns * wide] = back.reshape(area.shape)
     return shuffled
+
+
+def smooth_noise(images: Images, rng: torch.Generator) -> Images:
+    """Noise of a random scale in random colours, with the images' mean and deviation."""
+    n, c = images.shape[:2]
+    mean, std = images.mean((0, 2, 3), keepdim=True), images.std((0, 2, 3), keepdim=True)
+    contrast = 0.3 + 1.2 * _uniform((n, 1, 1, 1), rng, images)
+    colour = 0.8 * _normal((n, c, 1, 1), rng, images)
+    return mean + std * (colour + contrast * _noise_field(images, c, rng))
+
+
+def enlarged_crops(images: Images, rng: torch.Generator) -> Images:
+    """A sixteenth to a quarter of each image, enlarged to its full size."""
+    share = 0.25 + 0.25 * _uniform((len(images), 1, 1), rng, images)
+    return _resampled(images, share * _grid(images), share, rng)
+
+
+def tiled_crops(images: Images, rng: torch.Generator) -> Images:
+    """A small crop repeated over the image, each tile the mirror image of its neighbours."""
+    share = 0.15 + 0.2 * _uniform((len(images), 1, 1), rng, images)
+    tiles = _grid(images) / share / (1.0 + _uniform((len(images), 1, 1), rng, images))
+    folded = ((tiles + 1) % 4 - 2).abs() - 1  # back and forth between −1 and 1
+    return _resampled(images, share * folded, share, rng)
+
+
+def silhouettes(images: Images, rng: torch.Generator) -> Images:
+    """Two plain colours of each image, with a random outline between them."""
+    n, c, h, w = images.shape
+    pixels = torch.randint(h * w, (n, 2), generator=rng, device=rng.device).to(images.device)
+    colours = images.flatten(2).gather(2, pixels[:, None].expand(-1, c, -1))
+    sharp = 20 * _uniform((n, 1, 1, 1), rng, images) + 2
+    mask = torch.sigmoid(sharp * _noise_field(images, 1, rng))
+    std = images.std((0, 2, 3), keepdim=True)
+    grain = 0.2 * std * _uniform((n, 1, 1, 1), rng, images) * _noise_field(images, c, rng)
+    return torch.lerp(colours[:, :, :1, None], colours[:, :, 1:, None], mask) + grain
+
+
+IMAGE_KINDS: dict[str, MakeImages] = {
+    "random_phases": random_phases,
+    "patches_4": shuffled_patches,
+    "patches_8": partial(shuffled_patches, side=8),
+    "smooth_noise": smooth_noise,
+    "enlarged_crops": enlarged_crops,
+    "tiled_crops": tiled_crops,
+    "silhouettes": silhouettes,
+}
+
+
+def _noise_field(images: Images, channels: int, rng: torch.Generator) -> Images:
+    """Smooth noise of about unit variance, each part of the images at a scale of its own."""
+    n, shape = len(images), images.shape[2:]
+    fields = []
+    for size, part in zip(NOISE_SIZES, torch.arange(n).tensor_split(len(NOISE_SIZES)), strict=True):
+        coarse = _normal((len(part), channels, size, size), rng, images)
+        fields.append(functional.interpolate(coarse, size=shape, mode="bicubic"))
+    return torch.cat(fields) if n > 0 else images[:, :channels]
+
+
+def _grid(images: Images) -> Float[Tensor, "1 p 2"]:
+    """The pixels' positions (x, y) between −1 and 1, row by row."""
+    lines = (torch.linspace(-1, 1, size).to(images) for size in images.shape[2:])
+    down, right = torch.meshgrid(*lines, indexing="ij")
+    return torch.stack([right, down], dim=-1).flatten(0, 1)[None]
+
+
+def _resampled(
+    images: Images,
+    offsets: Float[Tensor, "n p 2"],
+    share: Float[Tensor, "n 1 1"],
+    rng: torch.Generator,
+) -> Images:
+    """Pixels at `offsets` around a random centre, so that crops of that share stay inside."""
+    if len(images) == 0:
+        return images
+    centre = (1 - share) * (2 * _uniform((len(images), 1, 2), rng, images) - 1)
+    at = (centre + offsets).unflatten(1, images.shape[2:])
+    return functional.grid_sample(images, at, mode="bilinear", align_corners=True)
 
 
 def synthetic_rows(rows: Float[Tensor, "n d"], count: int, rng: torch.Generator) -> Tensor:
@@ -75,3 +163,7 @@ def synthetic_rows(rows: Float[Tensor, "n d"], count: int, rng: torch.Generator)
 
 def _uniform(shape: tuple[int, ...], rng: torch.Generator, like: Tensor) -> Tensor:
     return torch.rand(shape, generator=rng, device=rng.device).to(like)
+
+
+def _normal(shape: tuple[int, ...], rng: torch.Generator, like: Tensor) -> Tensor:
+    return torch.randn(shape, generator=rng, device=rng.device).to(like)

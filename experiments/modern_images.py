@@ -1,0 +1,208 @@
+"""CIFAR-10 with a residual network: `python -m experiments.modern_images [METHOD ...]`.
+
+Labels are all training images (of wild pools half of them), tests are the official test images,
+SVHN's last 5,000 images and textures. A method is one of
+
+    gpn                a pool half of CIFAR-10, half of SVHN's first 5,000 images
+    gpn-synthetic      no OOD images at all: a pool of the labels, and synthetic outliers
+    gpn-wild-SHARE     25,000 labels, a pool of the other images of which SHARE are OOD images
+    plain, outlier-exposure
+                       the same trunk, recipe and steps: labels alone, and with uniform classes on
+                       the OOD rows of the pool of `gpn`
+    plain-wild         `plain` with the 25,000 labels of wild pools
+
+Each seed is kept as it ends (`runs/`), so that a run that was stopped resumes. `--valid` scores
+5,000 training images in place of test images, for the choice of settings.
+"""
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments import harness
+from experiments.paper.evaluate import detection, evaluate
+from experiments.paper.tasks.images import cifar10
+from experiments.paper.tasks.split import Split
+from gpn import GPN, GPNConfig, ResNetTrunk, data, metrics
+from gpn.core.losses import cross_entropy
+from gpn.core.pools.base import TensorPool
+from gpn.core.types import as_generator, channels_last
+from gpn.methods.gpn.defaults import resolve
+from gpn.methods.gpn.model.generator import AffineGenerator
+from gpn.training.batches import LabelBatches
+from gpn.training.cuda_graphs import TrainStep
+from gpn.training.loop import train
+from gpn.training.state import Terms
+from gpn.training.torch_state import seeded_global_rng
+
+TASK = "cifar10-modern"
+AUGMENT = data.FlipAndShift(cutout=8, padding="reflect")
+WILD_LABELS = 25_000
+CHUNK_ROWS = 1000
+CONFIG = GPNConfig(trunk=ResNetTrunk())
+EXPOSURE = 0.5  # the weight of uniform classes in Outlier Exposure (Hendrycks et al. 2019)
+METHODS = "gpn", "gpn-synthetic", "plain", "outlier-exposure", "gpn-wild-0.1", "gpn-wild-0.01"
+
+Scores = dict[str, Tensor]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, prog="experiments.modern_images")
+    parser.add_argument("methods", nargs="*", default=METHODS)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--valid", action="store_true")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--steps", type=int, help="for a trial of a few steps")
+    options = parser.parse_args(arguments)
+    for method in options.methods:
+        runs = [one_run(method, seed, options) for seed in range(options.seeds)]
+        if not options.valid and options.steps is None:
+            _write(method, runs)
+
+
+def one_run(method: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """One fit and its metrics, or those of an earlier run."""
+    name = f"{method}-{seed}{'-valid' if options.valid else ''}.json"
+    path = harness.RESULTS / TASK / "runs" / name
+    found = harness.load(path)
+    if found is None:
+        found = measure(method, seed, options, CONFIG)
+        harness.save(path, found)
+    shown = ("accuracy", "fit_seconds", "nll", "ece", "ood_auc", "ood_fpr95")
+    wanted = {k: round(v, 5) for k, v in found["metrics"].items() if k.startswith(shown)}
+    print(method, seed, json.dumps(wanted), flush=True)
+    return found
+
+
+def measure(
+    method: str, seed: int, options: argparse.Namespace, config: GPNConfig
+) -> dict[str, Any]:
+    split = split_of(method, seed, options)
+    if options.steps is not None:
+        resolved = resolve(config, split.task)
+        config = config.replace(train=resolved.train.replace(steps=options.steps))
+    start = time.perf_counter()
+    if method.startswith("gpn"):
+        posterior = GPN(config).fit(split.task, rng=seed, progress=False)
+        seconds = time.perf_counter() - start
+        measured = evaluate(posterior, split.test, split.unseen)
+        config = posterior.config
+    else:
+        network = fit_plain(split, config, seed, exposed=method == "outlier-exposure")
+        seconds = time.perf_counter() - start
+        measured = plain_metrics(network, split)
+    metrics_ = {**measured, "fit_seconds": seconds}
+    return {"config": harness.plain(config), "metrics": metrics_}
+
+
+def split_of(method: str, seed: int, options: argparse.Namespace) -> Split:
+    """Labels, pool and test rows of a method."""
+    split = cifar10(seed, options.data)
+    split.task.augment = AUGMENT
+    split = replace(split, test=split.valid) if options.valid else split.merged()
+    if "wild" in method:
+        share = float(method.rsplit("-", 1)[1]) if method.startswith("gpn") else 0.0
+        return _wild(split, share, seed)
+    if method == "gpn-synthetic":
+        split.task.pool = TensorPool(split.task.x_obs)
+    return split
+
+
+def _wild(split: Split, share: float, seed: int) -> Split:
+    """Half of the labels; the other images and OOD images, SVHN and textures alike, as pool.
+
+    Textures are few: half of them may enter the pool, the others are the unseen test set.
+    """
+    rng = torch.Generator().manual_seed(1000 + seed)
+    order = torch.randperm(len(split.task.x_obs), generator=rng)
+    labeled, others = order[:WILD_LABELS], order[WILD_LABELS:]
+    textures = split.unseen["textures"]
+    textures = textures[torch.randperm(len(textures), generator=rng)]
+    half = len(textures) // 2
+    count = round(share / (1 - share) * len(others))
+    ood = [
+        rows[torch.randint(len(rows), (count // 2,), generator=rng)]
+        for rows in (split.pool_ood, textures[:half])
+    ]
+    task = split.task.subset(labeled)
+    task.pool = TensorPool(torch.cat([split.task.x_obs[others], *ood]))
+    return replace(split, task=task, unseen={"textures": textures[half:]})
+
+
+def fit_plain(split: Split, config: GPNConfig, seed: int, *, exposed: bool) -> AffineGenerator:
+    """The trunk with one linear output per class, trained on labels by the same recipe."""
+    resolved, seeds = resolve(config, split.task), as_generator(seed)
+    device = resolved.train.pick_device()
+    task = split.task.to(device, torch.float32)
+    network = AffineGenerator(resolved.trunk, task.input_shape, task.n_outputs, 0, seeds)
+    network.to(device)
+    rng = as_generator(seeds, device)
+    labels = LabelBatches(len(task.x_obs), resolved.train.label_batch, rng)
+    ood = split.pool_ood.to(device)
+
+    def rows() -> tuple[Tensor, ...]:
+        picked = labels.next()
+        parts = [task.x_obs[picked]]
+        if exposed:
+            size = (resolved.train.pool_batch,)
+            parts.append(ood[torch.randint(len(ood), size, generator=rng, device=device)])
+        return channels_last(task.augmented(torch.cat(parts), rng)), task.y_obs[picked]
+
+    def terms(x: Tensor, y: Tensor) -> Terms:
+        logits = network.columns(x)[0].float()
+        known, others = logits[: len(y)], logits[len(y) :]
+        found = {"data": cross_entropy(known[None], y, resolved.label_smoothing).mean()}
+        if exposed:
+            found["exposure"] = -EXPOSURE * others.log_softmax(-1).mean()
+        return found
+
+    with seeded_global_rng(seeds):
+        train(network, TrainStep(rows, terms, [rng]), resolved.train)
+    return network.eval()
+
+
+def plain_metrics(network: AffineGenerator, split: Split) -> dict[str, float]:
+    """Accuracy and calibration, and detection by the largest probability and by the energy."""
+    logits = _logits(network, split.test.x_id)
+    p, y = logits.softmax(-1), split.test.y_id
+    measured = {
+        "accuracy": float((p.argmax(-1) == y).double().mean()),
+        "nll": float(metrics.class_nll(p, y)),
+        "ece": float(metrics.calibration_error(p, y)),
+    }
+    sets = {"": split.test.x_ood, **{f"_unseen_{k}": v for k, v in split.unseen.items()}}
+    for suffix, images in sets.items():
+        known, ood = _plain_scores(logits), _plain_scores(_logits(network, images))
+        for name in known:
+            score = "" if name == "msp" else f"_{name}"
+            measured |= detection(score + suffix, known[name], ood[name])
+    return measured
+
+
+def _plain_scores(logits: Tensor) -> Scores:
+    return {"msp": 1 - logits.softmax(-1).amax(-1), "energy": -logits.logsumexp(-1)}
+
+
+@torch.no_grad()
+def _logits(network: AffineGenerator, images: Tensor) -> Tensor:
+    device = next(network.parameters()).device
+    chunks = (channels_last(chunk.to(device)) for chunk in images.split(CHUNK_ROWS))
+    return torch.cat([network.columns(chunk)[0] for chunk in chunks]).cpu().double()
+
+
+def _write(method: str, runs: list[dict[str, Any]]) -> None:
+    rows = [run["metrics"] for run in runs]
+    fit = sum(row["fit_seconds"] for row in rows) / len(rows)
+    harness.write_result(
+        TASK, method, runs[0]["config"], list(range(len(runs))), rows, {"fit": fit}
+    )
+
+
+if __name__ == "__main__":
+    main()
