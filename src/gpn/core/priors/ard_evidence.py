@@ -33,11 +33,12 @@ MAX_SCALES = 200  # wider rows, such as embeddings and pixels, have one scale
 JITTER = 1e-6
 MIN_NOISE_SHARE = 0.1
 # mean and standard deviation of p(θ) for logarithms; a scale's mean grows with √d (Hvarfner 2024)
-LOG_SCALE_STD = 3**0.5
+# a narrow p(θ) of scales: wider ones follow the noise of some hundred labels
+LOG_SCALE_STD = 1.0
 LOG_HEIGHT, LOG_BIAS, LOG_LINEAR = (0.0, 3.0), (0.0, 1.5), (-1.0, 3.0)
 LOG_NOISE = (LOG_NOISE_MEAN, 3.0)
 # with scales only: the modes of BoTorch's priors, for inputs of unit variance
-LONGER, LOG_SMALL_NOISE = 0.46, (-5.0, 1.0)
+LONGER, WIDE_LOG_SCALE_STD, LOG_SMALL_NOISE = 0.46, 3**0.5, (-5.0, 1.0)
 NAMES = ("height", "bias", "linear", "noise")
 LOG_SCALE_RANGE = 9.0  # on both sides of the usual scale
 LOG_RANGES = [(-10.0, 8.0), (-8.0, 6.0), (-12.0, 8.0), (-14.0, 1.5)]  # in the order of NAMES
@@ -141,7 +142,8 @@ class _Search:
         self.usual_scale = usual_log_scale(x.shape[1]) + longer
         means = [self.usual_scale] * self.n_scales
         means += [mean for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, noise)]
-        stds = [LOG_SCALE_STD] * self.n_scales
+        scale_std = WIDE_LOG_SCALE_STD if options.scales_only else LOG_SCALE_STD
+        stds = [scale_std] * self.n_scales
         stds += [std for _, std in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, noise)]
         self.means = torch.tensor(means, dtype=torch.float64, device=x.device)
         self.stds = torch.tensor(stds, dtype=torch.float64, device=x.device)

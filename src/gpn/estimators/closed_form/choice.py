@@ -53,8 +53,7 @@ class Choice:
             student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
             for residual, spread in zip(residuals.T, total.T, strict=True)
         ]
-        squares = np.sort((residuals**2 * weights).mean(1)) / np.mean(weights)
-        error = float(squares[: len(squares) - len(squares) // LABELS_PER_EXTREME].mean())
+        error = _usual_square((residuals**2 * weights).mean(1)) / float(np.mean(weights))
         return replace(self, score=float(np.mean(losses)), squared_error=error)
 
 
@@ -89,7 +88,7 @@ def choose(
     (predicted, fitted), *choices = side_by_side(fit_mean, *searches)
     on_step()
     alone, column = _best(choices), torch.from_numpy(predicted).to(x)
-    error = float((column - y).square().mean())
+    error = _usual_square((column - y).square().mean(1).numpy())
     if model is None and error > HOPELESS * alone.squared_error:
         return alone
     both, start = torch.cat([x, column], dim=1), _best(choices[:-1]).learnt
@@ -99,6 +98,11 @@ def choose(
     )
     on_step()
     return _best(choices)
+
+
+def _usual_square(squares: Rows) -> float:
+    """The mean of squared errors without the few worst, which may be labels typed wrong."""
+    return float(np.sort(squares)[: len(squares) - len(squares) // LABELS_PER_EXTREME].mean())
 
 
 def _best(choices: list[Choice]) -> Choice:
