@@ -1,17 +1,22 @@
 """Calibration for target rows of another distribution: weights, coverage, warning, refusal."""
 
+import json
 import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import gpn
 from experiments import conformal_shift
+from gpn.cli.commands import app
 from gpn.estimators.intervals.calibration import Calibration
 from gpn.estimators.intervals.conformal import conformal_quantile, weighted_quantile
 from gpn.estimators.intervals.shift import FewEffectiveRowsWarning, ShiftWeights, shift_weights
+from gpn.tables.model import fit_table
 
 
 def test_equal_weights_are_plain_split_conformal() -> None:
@@ -81,3 +86,20 @@ def test_a_file_keeps_the_weights(tmp_path: Path) -> None:
     loaded = gpn.load(tmp_path / "model.gpn")
     np.testing.assert_array_equal(loaded.predict_interval(x), model.predict_interval(x))
     assert loaded.calibration_.effective_rows == model.calibration_.effective_rows < 299
+
+
+def test_the_command_weighs_rows_for_a_file_of_target_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2))
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": x[:, 1] + rng.normal(size=400)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gpn.GPNWarning)
+        model = fit_table(frame[:60], "y", mean=None, random_state=0)
+    path, rows, target = (tmp_path / name for name in ("m.gpn", "rows.csv", "target.csv"))
+    model.save(path)
+    frame[60:].to_csv(rows, index=False)
+    (frame[["a", "b"]] + [0.7, 0.0]).to_csv(target, index=False)
+    arguments = ["calibrate", path, rows, "--out", path, "--target-rows", target, "--json"]
+    found = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert found.exit_code == 0, found.output
+    assert 50 < json.loads(found.stdout)["effective_rows"] < 330
