@@ -144,6 +144,9 @@ def calibrate(
     model: ModelFile,
     table: TableFile,
     out: Annotated[Path, typer.Option(help="the calibrated model file to write")],
+    target_rows: Annotated[
+        Path | None, typer.Option(help="rows like those to predict, where they differ")
+    ] = None,
     sep: Sep = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -158,10 +161,16 @@ def calibrate(
         loaded = _load(model, device)
         reading = _reading(loaded, sep, decimal, encoding)
         rows = _labeled_rows(loaded, read_table(table, loaded.texts, reading), as_json=as_json)
+        target = None
+        if target_rows is not None:
+            target = read_table(target_rows, loaded.encoder.texts, reading)
         with heartbeat("calibrating", as_json=as_json):
-            loaded.calibrate(rows)
+            loaded.calibrate(rows, target)
         loaded.save(out)
-        print_result({"rows": len(rows), "out": str(out)}, as_json=as_json)
+        result: dict[str, Any] = {"rows": len(rows), "out": str(out)}
+        if target is not None:
+            result["effective_rows"] = round(loaded.estimator.calibration_.effective_rows, 1)
+        print_result(result, as_json=as_json)
 
 
 @app.command(epilog="Example: gpn predict tc.gpn new.csv --out scored.csv")

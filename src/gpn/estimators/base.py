@@ -25,6 +25,8 @@ from gpn.core.task import Task, lazy_pool
 from gpn.core.types import as_generator
 from gpn.estimators.chunks import in_chunks
 from gpn.estimators.closed_form.bends import straightened
+from gpn.estimators.intervals.calibration import Calibration
+from gpn.estimators.intervals.shift import shift_weights
 from gpn.estimators.ood.detector import MIN_LABELS, Detector, different_rows
 from gpn.estimators.ood.pool import some_pool_rows
 from gpn.estimators.ood.thresholds import threshold_log_odds, warn_of_extrapolation
@@ -78,7 +80,7 @@ class Estimator(BaseEstimator):
         posterior_: the fitted posterior, in scaled units. x_scale_: the scale of each column.
         detector_: what scores rows of a table; None for images, and for fewer than eight labels.
         reference_scores_: sorted OOD scores of known rows, from which `threshold` is taken.
-        calibration_scores_: sorted conformal scores ``(n, o)``, None until `calibrate`.
+        calibration_: conformal scores of calibration rows, None until `calibrate`.
         encoder_: what makes numbers of a frame with columns of other types; else None.
         medians_: of the columns of an array, which missing values are taken as; None for images.
     """
@@ -90,7 +92,7 @@ class Estimator(BaseEstimator):
     detector_: Detector | None
     gate_variance_: float
     reference_scores_: Array
-    calibration_scores_: Array | None
+    calibration_: Calibration | None
     encoder_: Any
     medians_: Array | None
     _had_missing: bool  # whether rows of the fit had missing values, of which it gave a warning
@@ -203,7 +205,24 @@ class Estimator(BaseEstimator):
             self.reference_scores_ = np.sort(rule(fit))
         else:
             self.reference_scores_ = self.detector_.probability(self.detector_.reference)
-        self.calibration_scores_ = None
+        self.calibration_ = None
+
+    def _set_calibration(self, X: Array, scores: Array, X_target: Any) -> None:
+        """Keep conformal scores of the checked rows X, with weights where targets differ."""
+        shift = None
+        if X_target is not None:
+            rows, target = (Estimator._scaled(self, each) for each in (X, self._target(X_target)))
+            shift = shift_weights(*(to_numpy(each.flatten(1)) for each in (rows, target)))
+        self.calibration_ = Calibration.of(scores, shift)
+
+    def _target(self, X_target: Any) -> Array:
+        self._check_rows(X_target)
+        return self._validated(X_target)
+
+    @property
+    def calibration_scores_(self) -> Array | None:
+        """Sorted conformal scores ``(n, o)``, None until `calibrate`."""
+        return None if self.calibration_ is None else self.calibration_.scores
 
     def _task(
         self, X: Array, y: Array, pool: Tensor | Pool | None, n_classes: int | None, seed: int

@@ -27,7 +27,7 @@ from gpn.estimators.closed_form.class_choice import choose_classes
 from gpn.estimators.closed_form.class_mean import FOLDS, ClassMean, check_class_mean
 from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.calibration import class_numbers
-from gpn.estimators.intervals.conformal import class_scores, conformal_quantile
+from gpn.estimators.intervals.conformal import class_scores
 from gpn.estimators.thresholds import Fit
 from gpn.estimators.validation import repeated_rows
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
@@ -91,16 +91,21 @@ class Classifier(ClassifierMixin, Estimator):
         self._fit(X, numbers, X_unlabeled, n_classes=len(self.classes_), checkpoint=checkpoint)
         return self
 
-    def calibrate(self, X: Any, y: Any) -> Self:
+    def calibrate(self, X: Any, y: Any, X_target: Any = None) -> Self:
         """Make `predict_set` hold its level, by labeled rows that `fit` has not seen.
 
         19 rows are enough for 95 % (⌈level / (1 − level)⌉), a few hundred for a steady size.
+
+        With `X_target`, unlabeled rows of another distribution than X, the level holds on rows like
+        those, as far as they overlap with X: calibration rows count by how much likelier they are
+        among the target rows (`gpn.estimators.intervals.shift`). Where labels given x differ, too,
+        nothing helps but labels.
         """
         self._check_rows(X)
         X, y = self._validated(X, y)
         classes = torch.from_numpy(class_numbers(self.classes_, y))
         probabilities = torch.from_numpy(self._probabilities(self._scaled(X)))
-        self.calibration_scores_ = np.sort(to_numpy(class_scores(probabilities, classes)), axis=0)
+        self._set_calibration(X, to_numpy(class_scores(probabilities, classes)), X_target)
         return self
 
     @in_chunks
@@ -130,7 +135,7 @@ class Classifier(ClassifierMixin, Estimator):
         """
         check_is_fitted(self)
         require_level(level)
-        if self.calibration_scores_ is None:
+        if self.calibration_ is None:
             raise ValueError(
                 "a set of classes must rest on labeled rows that the fit has not seen, got none "
                 "yet; call calibrate(X, y) first."
@@ -146,7 +151,7 @@ class Classifier(ClassifierMixin, Estimator):
         """
         x, limit = self._inputs(X), self.threshold(fpr)
         p, score = self._probabilities(x), self._scores(x)
-        sets = None if self.calibration_scores_ is None else self._sets(p, level)
+        sets = None if self.calibration_ is None else self._sets(p, level)
         label = self.classes_[p.argmax(1)]
         is_ood = (score > limit) | self._unseen(X)
         return ClassPrediction(label, p, entr(p).sum(1), sets, score, is_ood)
@@ -187,9 +192,8 @@ class Classifier(ClassifierMixin, Estimator):
         return p / p.sum(1, keepdims=True)
 
     def _sets(self, probabilities: Array, level: float) -> NDArray[np.bool_]:
-        assert self.calibration_scores_ is not None
-        quantile = conformal_quantile(torch.from_numpy(self.calibration_scores_), level)
-        sets = 1 - probabilities <= to_numpy(quantile)
+        assert self.calibration_ is not None
+        sets = 1 - probabilities <= to_numpy(self.calibration_.quantile(level))
         sets[np.arange(len(sets)), probabilities.argmax(1)] = True
         return sets
 

@@ -26,6 +26,7 @@ from gpn.estimators.closed_form.mean import MeanModel
 from gpn.estimators.closed_form.networks import FoldNetworks
 from gpn.estimators.closed_form.trees import Trees
 from gpn.estimators.gpn import GPNOptions
+from gpn.estimators.intervals.calibration import Calibration
 from gpn.estimators.intervals.label_noise import LabelNoise
 from gpn.estimators.ood.detector import Detector
 from gpn.estimators.scaling import Scale
@@ -140,8 +141,10 @@ def _arrays(model: Any) -> dict[str, NDArray[Any]]:
     arrays = {"reference_scores": model.reference_scores_}
     if getattr(model, "medians_", None) is not None:
         arrays["medians"] = model.medians_
-    if model.calibration_scores_ is not None:
-        arrays["calibration"] = model.calibration_scores_
+    if model.calibration_ is not None:
+        arrays["calibration"] = model.calibration_.scores
+        if model.calibration_.weights is not None:
+            arrays["calibration_weights"] = model.calibration_.weights
     for name in ("x_scale_", "y_scale_"):
         if (scale := getattr(model, name, None)) is not None:
             arrays |= {f"{name}shift": scale.shift, f"{name}scale": scale.scale}
@@ -238,7 +241,7 @@ def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> A
     model.reference_scores_ = finite_array(rule, arrays["reference_scores"], (None,))
     check(len(model.reference_scores_) > 0, rule, "none")
     n_outputs = 1 if signature.is_classification else signature.n_outputs
-    model.calibration_scores_ = _calibration_scores(arrays.get("calibration"), n_outputs)
+    model.calibration_ = _calibration(arrays, n_outputs)
     return model
 
 
@@ -395,10 +398,22 @@ def _scale(name: str, arrays: Arrays, shape: tuple[int, ...]) -> Scale:
     return Scale(shift, scale, np.where(bend > 0, bend, np.inf))
 
 
-def _calibration_scores(scores: Any, n_outputs: int) -> NDArray[np.float64] | None:
-    """The scores of calibration rows, in ascending order; None of a model without them."""
-    if scores is None:
+def _calibration(arrays: Arrays, n_outputs: int) -> Calibration | None:
+    """Scores of calibration rows, and weights where targets differ; None without them."""
+    if "calibration" not in arrays:
         return None
+    scores = _calibration_scores(arrays["calibration"], n_outputs)
+    if "calibration_weights" not in arrays:
+        return Calibration(scores)
+    rule = "calibration weights must be numbers from 0 on, one per row and one for a new row"
+    stored = arrays["calibration_weights"]
+    weights = finite_array(rule, stored, (len(scores) + 1, n_outputs)).astype(np.float64)
+    check(bool((weights >= 0).all() and (weights[:-1].sum(0) > 0).all()), rule, "others")
+    return Calibration(scores, weights)
+
+
+def _calibration_scores(scores: Any, n_outputs: int) -> NDArray[np.float64]:
+    """The scores of calibration rows, in ascending order."""
     rule = f"calibration scores must be {n_outputs} columns of numbers from 0 on, in order"
     scores = finite_array(rule, scores, (None, n_outputs)).astype(np.float64)
     check(len(scores) > 0 and bool((scores >= 0).all()), rule, "others")

@@ -139,10 +139,15 @@ class Regressor(RegressorMixin, Estimator):
         self._weights = None
         return self
 
-    def calibrate(self, X: Any, y: Any) -> Self:
+    def calibrate(self, X: Any, y: Any, X_target: Any = None) -> Self:
         """Make intervals hold their level, by labeled rows that `fit` has not seen.
 
         19 rows are enough for 95 % (⌈level / (1 − level)⌉), a few hundred for a steady width.
+
+        With `X_target`, unlabeled rows of another distribution than X, the level holds on rows like
+        those, as far as they overlap with X: calibration rows count by how much likelier they are
+        among the target rows (`gpn.estimators.intervals.shift`). Where labels given x differ, too,
+        nothing helps but labels.
         """
         self._check_rows(X)
         X, y = self._validated(X, y, **NUMERIC)
@@ -154,7 +159,7 @@ class Regressor(RegressorMixin, Estimator):
         mean, std = self._label_moments(self._scaled(X))
         scaled = torch.from_numpy(self.y_scale_.apply(targets)).to(mean)
         scores = interval_scores(scaled, mean, std)
-        self.calibration_scores_ = np.sort(to_numpy(scores), axis=0)
+        self._set_calibration(X, to_numpy(scores), X_target)
         return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:  # noqa: FBT001
@@ -282,13 +287,14 @@ class Regressor(RegressorMixin, Estimator):
         posterior = self._posterior
         knows_noise = posterior.noise_std is not None or self.label_noise_ is not None
         of_label = knows_noise if observation_noise is None else observation_noise
-        if self.calibration_scores_ is not None and observation_noise is not False:
+        if self.calibration_ is not None and observation_noise is not False:
             found = moments or self._moments(x)
             mean, std = self._label_moments(x, found)
-            low, high = calibrated_interval(mean, std, self.calibration_scores_, level)
-            margin = self._distribution(x, found).margin(level).reshape(len(x), -1)
-            wider = torch.from_numpy(margin / self.y_scale_.scale).to(mean)
-            low, high = low - wider, high + wider
+            low, high = calibrated_interval(mean, std, self.calibration_, level)
+            if self.calibration_.weights is None:  # else target rows are those to cover
+                margin = self._distribution(x, found).margin(level).reshape(len(x), -1)
+                wider = torch.from_numpy(margin / self.y_scale_.scale).to(mean)
+                low, high = low - wider, high + wider
         elif of_label and self.label_noise_ is not None:
             return self._distribution(x, moments or self._moments(x)).interval(level)
         elif moments is not None and isinstance(posterior, GaussianPosterior):

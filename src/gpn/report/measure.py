@@ -6,6 +6,7 @@ u = P(new label < y): uniform where the model is calibrated.
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,14 +40,18 @@ def pit(estimator: Any, x: Array, y: Array) -> Array:
 
     After conformal calibration u = ½ ± ½ level, where the interval of that level ends at y.
     """
-    noise_std, scores = noise_std_of(estimator), estimator.calibration_scores_
+    noise_std, calibration = noise_std_of(estimator), estimator.calibration_
     has_distribution = isinstance(estimator.posterior_, GaussianPosterior)
-    if scores is not None or has_distribution or estimator.label_noise_ is not None:
+    if calibration is not None or has_distribution or estimator.label_noise_ is not None:
         found = estimator.predict_distribution(x)
-        if scores is None:
+        if calibration is None:
             return found.cdf(y)
         away = y - found.location
-        return 0.5 + 0.5 * np.sign(away) * calibrated_level(found, np.abs(away), scores[:, 0])
+        scores, levels = calibration.scores[:, 0], calibration.levels()[:, 0]
+        if calibration.weights is not None:
+            found = replace(found, known=None, other=None)
+        inside = calibrated_level(found, np.abs(away), scores, levels)
+        return 0.5 + 0.5 * np.sign(away) * inside
     chunks = [slice(start, start + CHUNK_ROWS) for start in range(0, len(x), CHUNK_ROWS)]
     draws = (estimator.sample_y(x[chunk], PIT_DRAWS) for chunk in chunks)
     return np.concatenate(
@@ -54,8 +59,8 @@ def pit(estimator: Any, x: Array, y: Array) -> Array:
     )
 
 
-def calibrated_level(found: LabelDistribution, away: Array, scores: Array) -> Array:
-    """k / (n + 1) for the widest interval, of the n that calibration knows, that ends before y.
+def calibrated_level(found: LabelDistribution, away: Array, scores: Array, levels: Array) -> Array:
+    """The level of the widest interval, of the n that calibration knows, that ends before y.
 
     The k-th ends at score k times the row's scale, and further out where the row is unknown.
     """
@@ -63,10 +68,10 @@ def calibrated_level(found: LabelDistribution, away: Array, scores: Array) -> Ar
     while (low < high).any():
         rank = (low + high + 1) // 2
         ends = scores[np.maximum(rank, 1) - 1] * found.scale
-        ends = ends + found.margin(np.maximum(rank, 1) / (len(scores) + 1))
+        ends = ends + found.margin(levels[np.maximum(rank, 1) - 1])
         is_inside = ends < away
         low, high = np.where(is_inside, rank, low), np.where(is_inside, high, rank - 1)
-    return low / (len(scores) + 1)
+    return np.concatenate([[0.0], levels])[low]
 
 
 def draws_pit(y: Array, draws: Array, noise_std: float) -> Array:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from gpn.estimators.intervals.calibration import Calibration
 from gpn.estimators.ood.thresholds import false_alarm_std
 from gpn.tables.model import TableModel
 
@@ -26,10 +27,10 @@ def _lines(model: TableModel) -> Iterator[tuple[str, str]]:
         more = "" if record.unlabeled is None else " unlabeled ones"
         yield "learnt from", f"{record.labeled:,} labeled rows and {unlabeled}{more}"
         yield from summary_lines(record.summary)
-    scores = estimator.calibration_scores_
+    calibration = estimator.calibration_
     what = "sets of classes" if model.is_classifier else "intervals"
-    if scores is not None:
-        yield what, f"calibrated by {len(scores):,} rows that the fit has not seen"
+    if calibration is not None:
+        yield what, f"calibrated by {_calibration_rows(calibration)} that the fit has not seen"
     elif not model.is_classifier:
         yield what, "from the errors on left-out labels; gpn calibrate guarantees their coverage"
     error = 100 * false_alarm_std(len(estimator.reference_scores_), 0.05)
@@ -71,3 +72,10 @@ def _some(words: Any) -> str:
     shown = list(words)
     more = f" and {len(shown) - MAX_SHOWN} more" if len(shown) > MAX_SHOWN else ""
     return ", ".join(shown[:MAX_SHOWN]) + more
+
+
+def _calibration_rows(calibration: Calibration) -> str:
+    rows = f"{len(calibration.scores):,} rows"
+    if calibration.weights is None:
+        return rows
+    return f"{rows}, weighted for other target rows ({calibration.effective_rows:.0f} effective),"

@@ -108,12 +108,13 @@ class TableModel:
         """The numbers of the rows to label next."""
         return self.estimator.suggest(self.encoder.transform(table), n)
 
-    def calibrate(self, table: pd.DataFrame) -> None:
+    def calibrate(self, table: pd.DataFrame, target_rows: pd.DataFrame | None = None) -> None:
         """Calibrate intervals and sets of classes by labeled rows that the fit has not seen.
 
         See `gpn.estimators.intervals.calibration`. Rows of the fit would make intervals too
         narrow: they are refused, as far as the model stores its labeled rows. Rows without a
-        label are skipped.
+        label are skipped. With `target_rows`, unlabeled rows of another distribution, the level
+        holds on rows like those (`GPNRegressor.calibrate`).
         """
         table = split_unlabeled(table, self.target)[0]
         x, y = self.encoder.transform(table), target_column(table, self.target)
@@ -129,7 +130,8 @@ class TableModel:
                 "a calibration must be by rows that the fit has not seen, got a table that holds "
                 f"{seen:.0%} of those it learnt from; keep some labeled rows out of gpn fit."
             )
-        self.estimator.calibrate(x, np.asarray(y) if self.is_classifier else labels)
+        target_x = None if target_rows is None else self.encoder.transform(target_rows)
+        self.estimator.calibrate(x, np.asarray(y) if self.is_classifier else labels, target_x)
 
     def evaluate(self, table: pd.DataFrame, ood: pd.DataFrame | None = None) -> dict[str, Any]:
         """How good predictions are on labeled rows, and how well OOD rows are detected.
