@@ -115,7 +115,9 @@ IMAGE_KINDS: dict[str, MakeImages] = {
 }
 
 
-def _noise_field(images: Images, channels: int, rng: torch.Generator) -> Images:
+def _noise_field(
+    images: Images, channels: int, rng: torch.Generator
+) -> Float[Tensor, "n k h w"]:
     """Smooth noise of about unit variance, each part of the images at a scale of its own."""
     n, shape = len(images), images.shape[2:]
     fields = []
