@@ -50,6 +50,8 @@ def quick() -> gpn.GPNConfig:
     return gpn.GPNConfig.paper(
         n_anchors=20,
         code_dim=3,
+        beta_ramp=0.0,
+        label_smoothing=0.0,
         prior=gpn.MLPPrior(widths=(64,)),
         trunk=gpn.MLPTrunk(widths=(32, 32)),
         train=gpn.TrainConfig(steps=60, pool_batch=16),

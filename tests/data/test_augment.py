@@ -1,5 +1,7 @@
 """Flips and shifts: a moved image is the image, somewhere else."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -45,3 +47,40 @@ def test_only_images_can_be_shifted_and_never_backwards() -> None:
         FlipAndShift()(torch.zeros(4, 3), torch.Generator())
     with pytest.raises(ValueError, match=r"shift must not be negative, got -1"):
         FlipAndShift(shift=-1)
+
+
+def test_cutout_blanks_one_square_of_its_size() -> None:
+    """A square that reaches over the edge is smaller; all other pixels stay."""
+    x = torch.ones(500, 2, 9, 9)
+    cut = FlipAndShift(shift=0, flip=False, cutout=4)(x, torch.Generator().manual_seed(0))
+    blank = cut[:, 0] == 0
+    assert torch.equal(blank, cut[:, 1] == 0)
+    height, width = blank.any(2).sum(1), blank.any(1).sum(1)
+    assert torch.equal(blank.sum((1, 2)), height * width)
+    assert height.max() == width.max() == 4
+    assert blank.any(0).all(), "every pixel is blanked at some time"
+
+
+def test_reflected_padding_shows_the_image_and_zeros_do_not() -> None:
+    x = torch.rand(200, 1, 6, 6, generator=torch.Generator().manual_seed(1)) + 1
+    zeros, reflect = (
+        FlipAndShift(shift=2, flip=False, padding=padding)(x, torch.Generator().manual_seed(0))
+        for padding in ("zeros", "reflect")
+    )
+    inside = zeros > 0
+    assert not inside.all()
+    assert torch.equal(zeros[inside], reflect[inside])
+    assert (reflect >= 1).all()
+    assert all(torch.isin(after, before).all() for before, after in zip(x, reflect, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cutout": -1}, "cutout must not be negative, got -1"),
+        ({"padding": "edge"}, r"padding must be one of \['zeros', 'reflect'\], got 'edge'"),
+    ],
+)
+def test_settings_of_cutout_and_padding_are_checked(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        FlipAndShift(**settings)

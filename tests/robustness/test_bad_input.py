@@ -89,6 +89,9 @@ CONFORMAL: list[Case] = [
     (conformal.conformal_quantile, (ROWS, 2), LEVEL),
     (conformal.conformal_quantile, (ROWS, 0.9), r"0\.9 needs at least 9 calibration rows, got 4"),
     (conformal.conformal_rank, (4, 2), LEVEL),
+    (conformal.weighted_quantile, (FLAT, ROWS, 0.5), wants("scores", "n, o", "4,")),
+    (conformal.weighted_quantile, (ROWS, ROWS.abs(), 2), LEVEL),
+    (conformal.weighted_levels, (FLAT,), wants("weights", "m, o", "4,")),
     (conformal.fewest_rows, (2,), LEVEL),
 ]
 

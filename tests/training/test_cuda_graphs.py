@@ -3,6 +3,7 @@
 A stand-in for a GPU's graph repeats the work at each replay, from the same memory.
 """
 
+import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,10 @@ class FakeGraphs:
         self.captured += 1
         used = [*generators, torch.default_generator]
         states = [generator.get_state() for generator in used]
+        buffers = [(buffer, buffer.clone()) for buffer in all_buffers()]
         names, values = work()
+        for buffer, before in buffers:
+            buffer.copy_(before)
         for generator, state in zip(used, states, strict=True):
             generator.set_state(state)
 
@@ -45,6 +49,12 @@ class FakeGraphs:
             values.copy_(work().values)
 
         return replay, LossTerms(names, values.fill_(torch.nan))
+
+
+def all_buffers() -> list[Tensor]:
+    """Those of every module: a GPU's capture computes nothing, so none of them moves."""
+    modules = [found for found in gc.get_objects() if issubclass(type(found), nn.Module)]
+    return [buffer for module in modules for buffer in module.buffers(recurse=False)]
 
 
 @pytest.fixture
@@ -74,6 +84,7 @@ def images() -> gpn.Task:
 def gpns() -> dict[str, tuple[Callable[[], gpn.Task], gpn.GPNConfig]]:
     small = gpn.MLPTrunk(widths=(8, 8), dropout=0.2)
     conv = gpn.ConvTrunk(channels=(3,), widths=(8,), dropout=0.2)
+    residual = gpn.ResNetTrunk(channels=(4, 8), widths=(8,))
     common: dict[str, Any] = {"n_axes": 20, "train": TRAIN, "noise_std": 0.1, "reference_rows": 40}
     alone = {**common, "anchor": "independent", "beta": 0.1, "pool_weights": "equal"}
     paper: dict[str, Any] = {"n_anchors": 15, "code_dim": 3, "trunk": small, "train": TRAIN}
@@ -83,6 +94,10 @@ def gpns() -> dict[str, tuple[Callable[[], gpn.Task], gpn.GPNConfig]]:
         "independent": (table, gpn.GPNConfig(trunk=small, **alone)),
         "classes": (images, gpn.GPNConfig(trunk=conv, **alone)),
         "bf16": (images, gpn.GPNConfig(trunk=conv, **{**alone, "train": half})),
+        "batch norm": (
+            images,
+            gpn.GPNConfig(trunk=residual, beta_ramp=0.5, label_smoothing=0.1, **alone),
+        ),
         "concat, spectral": (table, gpn.GPNConfig(generator="concat", trunk=small, **alone)),
         "paper": (table, gpn.GPNConfig.paper(**paper)),
         "paper, one anchor per row": (table, gpn.GPNConfig.paper(pairing="one", **paper)),

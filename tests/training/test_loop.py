@@ -260,3 +260,24 @@ def test_a_gpu_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert TrainConfig(device="cuda").pick_device().type == "cuda"
     with pytest.raises(ValueError, match=r"one that this machine has, got 'cuda:1' of 1 GPUs"):
         TrainConfig(device="cuda:1").pick_device()
+
+
+def test_a_fixed_momentum_is_nesterovs() -> None:
+    """Three steps at a constant rate against v ← μ v + g, w ← w − η (g + μ v)."""
+    rate, momentum = 0.1, 0.9
+    config = TrainConfig(
+        steps=3, optimiser="sgd", schedule="constant", learning_rate=rate, momentum=momentum
+    )
+    point = Point(2.0)
+    train(point, lambda: {"loss": point.at.square() / 2}, config)
+    value, velocity = 2.0, 0.0
+    for _ in range(3):
+        velocity = momentum * velocity + value
+        value -= rate * (value + momentum * velocity)
+    assert float(point.at.detach()) == pytest.approx(value, rel=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"momentum": 1.0}, {"momentum": 0.9, "optimiser": "adam"}])
+def test_momentum_is_checked(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="momentum must lie between 0 and 1 and go with"):
+        TrainConfig(**{"optimiser": "sgd", **settings})

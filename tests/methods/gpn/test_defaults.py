@@ -24,6 +24,7 @@ REACHED: tuple[tuple[gpn.Task, dict[str, Any]], ...] = (
     (images(4, targets=True), {"anchor": "conditioned"}),
     (targets(40, 20), {}),
     (images(4), {}),
+    (images(4), {"trunk": gpn.ResNetTrunk()}),
     (targets(1001, 11), {}),
     (targets(40, 20), EQUAL),
     (classes(400, 20), {}),
@@ -58,12 +59,14 @@ def test_every_regime_names_its_measurement(row: Regime) -> None:
 def test_a_resolved_configuration_leaves_nothing_open(
     task: gpn.Task, settings: dict[str, Any]
 ) -> None:
-    """No None and no "auto"; β and the noise are 0 until they are known."""
+    """No None and no "auto"; β and the noise are 0 until they are known (of photos, β is)."""
     config = gpn.GPNConfig(**settings)
     resolved = resolve(config, task)
     values = {field.name: getattr(resolved, field.name) for field in dataclasses.fields(resolved)}
     assert [name for name, value in values.items() if value in (None, "auto")] == []
-    assert (resolved.beta, resolved.noise_std, resolved.jitter) == (0.0, 0.0, 0.0)
+    photos = isinstance(resolved.trunk, gpn.ResNetTrunk)
+    assert (resolved.beta > 0) == photos
+    assert (resolved.noise_std, resolved.jitter) == (0.0, 0.0)
     row = regime(task, settings)
     assert resolved.prior == row.prior
     assert resolved.train == resolved.train.replace(**row.train)
@@ -82,6 +85,8 @@ def test_settings_are_never_overruled() -> None:
         "target_noise": True,
         "noise_std": 0.3,
         "beta": 0.7,
+        "beta_ramp": 0.1,
+        "label_smoothing": 0.1,
         "jitter": 1e-4,
         "synthetic_ood": 0.25,
         "n_axes": 17,

@@ -51,12 +51,12 @@ class ResNet(nn.Module):
         self.norm = nn.BatchNorm1d(channels[-1])
         self.mirror = mirror
 
-    def forward(self, x: Images) -> Float[Tensor, "n h"]:
+    def forward(self, x: Images) -> Float[Tensor, "n k"]:
         if self.training or not self.mirror:
             return self._features(x)
         return (self._features(x) + self._features(x.flip(-1))) / 2
 
-    def _features(self, x: Images) -> Float[Tensor, "n h"]:
+    def _features(self, x: Images) -> Float[Tensor, "n k"]:
         return self.norm(self.layers(x).amax((2, 3)))
 
 

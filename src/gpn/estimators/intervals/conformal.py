@@ -71,6 +71,7 @@ def weighted_quantile(scores: Scores, weights: Weights, level: float) -> Float[T
 
 def weighted_levels(weights: Weights) -> Scores:
     """The level of the interval that ends at each score, with the new row's weight last."""
+    require_shapes(weights=(weights, "m o"))
     return weights.cumsum(0)[:-1] / weights.sum(0)
 
 

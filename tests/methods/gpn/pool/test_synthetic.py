@@ -10,6 +10,7 @@ from gpn.methods.gpn.defaults import resolve
 from gpn.methods.gpn.fitting.basis import pool_weights, prior_basis
 from gpn.methods.gpn.fitting.context import FitContext
 from gpn.methods.gpn.pool.synthetic import (
+    IMAGE_KINDS,
     random_phases,
     shuffled_patches,
     synthetic_images,
@@ -223,3 +224,56 @@ def test_synthetic_outliers_of_other_anchors_are_refused() -> None:
     config = gpn.GPNConfig(synthetic_ood=0.2, anchor="conditioned")
     with pytest.raises(ValueError, match=r"outliers exist for tables and images.*synthetic_ood=0"):
         resolve(config, gpn.Task(x, x[:, :1], pool=x))
+
+
+@pytest.mark.parametrize("kind", IMAGE_KINDS)
+@pytest.mark.parametrize("shape", [(20, 3, 12, 12), (1, 1, 7, 10), (3, 3, 1, 1)])
+def test_every_kind_makes_finite_images_of_any_size(kind: str, shape: tuple[int, ...]) -> None:
+    made = IMAGE_KINDS[kind](normal(*shape), seeded())
+    assert made.shape == shape
+    assert torch.isfinite(made).all()
+
+
+@pytest.mark.parametrize("kind", IMAGE_KINDS)
+def test_every_kind_keeps_brightness_and_contrast(kind: str) -> None:
+    """Outliers that are brighter than any photograph would teach nothing."""
+    smooth = torch.nn.functional.interpolate(normal(400, 3, 5, 5), size=(24, 24), mode="bicubic")
+    images = 0.5 + 2 * smooth
+    made = IMAGE_KINDS[kind](images, seeded())
+    assert abs(float(made.mean() - images.mean())) < 0.2 * float(images.std())
+    assert 0.5 < float(made.std() / images.std()) < 2.0
+
+
+@pytest.mark.parametrize("kind", ["random_phases", "patches_4", "patches_8"])
+def test_phases_and_patches_keep_the_mean_of_each_image(kind: str) -> None:
+    x = 3 + normal(10, 3, 16, 16)
+    made = IMAGE_KINDS[kind](x, seeded())
+    torch.testing.assert_close(made.mean((2, 3)), x.mean((2, 3)), atol=1e-4, rtol=0)
+
+
+def test_random_phases_keep_the_power_of_each_image() -> None:
+    """Parseval: the variance of pixels is the power of all frequencies but the first."""
+    x = normal(10, 3, 32, 32)
+    made = random_phases(x, seeded())
+    torch.testing.assert_close(made.var((2, 3)), x.var((2, 3)), rtol=0.02, atol=0)
+
+
+def test_tiles_repeat_a_crop_and_crops_enlarge_one() -> None:
+    """Both show fewer different pixels of a ramp than there are, and none that it has not."""
+    ramp = torch.linspace(0, 1, 24).expand(50, 1, 24, 24).contiguous()
+    for kind in ("tiled_crops", "enlarged_crops"):
+        made = IMAGE_KINDS[kind](ramp, seeded())
+        span = made.amax((1, 2, 3)) - made.amin((1, 2, 3))
+        assert (span < 0.6).all()
+        assert made.min() >= 0
+        assert made.max() <= 1
+
+
+def test_silhouettes_have_two_colours_and_little_else() -> None:
+    """A split into two colours explains most of the variance."""
+    made = IMAGE_KINDS["silhouettes"](normal(100, 1, 16, 16), seeded()).flatten(1)
+    middle = (made.amin(1, keepdim=True) + made.amax(1, keepdim=True)) / 2
+    upper = (made > middle).float()
+    means = [(made * m).sum(1, keepdim=True) / m.sum(1, keepdim=True) for m in (upper, 1 - upper)]
+    within = (made - upper * means[0] - (1 - upper) * means[1]).var(1)
+    assert float((within / made.var(1)).median()) < 0.35

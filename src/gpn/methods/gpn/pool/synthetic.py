@@ -37,8 +37,9 @@ def synthetic_images(images: Images, count: int, rng: torch.Generator) -> Float[
         make(images[chunk], rng)
         for make, rows in zip(IMAGE_KINDS.values(), parts, strict=True)
         for chunk in rows.split(CHUNK_IMAGES)
+        if len(chunk) > 0
     ]
-    return torch.cat(made)
+    return torch.cat([images[:0], *made])
 
 
 def random_phases(images: Images, rng: torch.Generator) -> Images:
@@ -46,8 +47,6 @@ def random_phases(images: Images, rng: torch.Generator) -> Images:
 
     The phases are those of white noise, so that the image is real; its mean keeps its own.
     """
-    if len(images) == 0:
-        return images
     noise = torch.fft.rfft2(_normal((len(images), 1, *images.shape[2:]), rng, images))
     phases = torch.polar(torch.ones_like(noise.real), noise.angle())
     phases[..., 0, 0] = 1.0
@@ -72,7 +71,7 @@ def shuffled_patches(images: Images, rng: torch.Generator, *, side: int = 4) -> 
 def smooth_noise(images: Images, rng: torch.Generator) -> Images:
     """Noise of a random scale in random colours, with the images' mean and deviation."""
     n, c = images.shape[:2]
-    mean, std = images.mean((0, 2, 3), keepdim=True), images.std((0, 2, 3), keepdim=True)
+    mean, std = _mean_and_std(images)
     contrast = 0.3 + 1.2 * _uniform((n, 1, 1, 1), rng, images)
     colour = 0.8 * _normal((n, c, 1, 1), rng, images)
     return mean + std * (colour + contrast * _noise_field(images, c, rng))
@@ -99,7 +98,7 @@ def silhouettes(images: Images, rng: torch.Generator) -> Images:
     colours = images.flatten(2).gather(2, pixels[:, None].expand(-1, c, -1))
     sharp = 20 * _uniform((n, 1, 1, 1), rng, images) + 2
     mask = torch.sigmoid(sharp * _noise_field(images, 1, rng))
-    std = images.std((0, 2, 3), keepdim=True)
+    _, std = _mean_and_std(images)
     grain = 0.2 * std * _uniform((n, 1, 1, 1), rng, images) * _noise_field(images, c, rng)
     return torch.lerp(colours[:, :, :1, None], colours[:, :, 1:, None], mask) + grain
 
@@ -115,16 +114,20 @@ IMAGE_KINDS: dict[str, MakeImages] = {
 }
 
 
-def _noise_field(
-    images: Images, channels: int, rng: torch.Generator
-) -> Float[Tensor, "n k h w"]:
+def _mean_and_std(images: Images) -> tuple[Tensor, Tensor]:
+    """Of each channel."""
+    var, mean = torch.var_mean(images, (0, 2, 3), correction=0, keepdim=True)
+    return mean, var.sqrt()
+
+
+def _noise_field(images: Images, channels: int, rng: torch.Generator) -> Float[Tensor, "n k h w"]:
     """Smooth noise of about unit variance, each part of the images at a scale of its own."""
     n, shape = len(images), images.shape[2:]
     fields = []
     for size, part in zip(NOISE_SIZES, torch.arange(n).tensor_split(len(NOISE_SIZES)), strict=True):
         coarse = _normal((len(part), channels, size, size), rng, images)
         fields.append(functional.interpolate(coarse, size=shape, mode="bicubic"))
-    return torch.cat(fields) if n > 0 else images[:, :channels]
+    return torch.cat(fields)
 
 
 def _grid(images: Images) -> Float[Tensor, "1 p 2"]:
@@ -141,8 +144,6 @@ def _resampled(
     rng: torch.Generator,
 ) -> Images:
     """Pixels at `offsets` around a random centre, so that crops of that share stay inside."""
-    if len(images) == 0:
-        return images
     centre = (1 - share) * (2 * _uniform((len(images), 1, 2), rng, images) - 1)
     at = (centre + offsets).unflatten(1, images.shape[2:])
     return functional.grid_sample(images, at, mode="bilinear", align_corners=True)
