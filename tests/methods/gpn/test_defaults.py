@@ -65,7 +65,7 @@ def test_a_resolved_configuration_leaves_nothing_open(
     values = {field.name: getattr(resolved, field.name) for field in dataclasses.fields(resolved)}
     assert [name for name, value in values.items() if value in (None, "auto")] == []
     photos = isinstance(resolved.trunk, gpn.ResNetTrunk)
-    assert (resolved.beta > 0) == photos
+    assert (resolved.beta > 0) == photos, "their anchor term has a measured weight"
     assert (resolved.noise_std, resolved.jitter) == (0.0, 0.0)
     row = regime(task, settings)
     assert resolved.prior == row.prior
@@ -73,7 +73,7 @@ def test_a_resolved_configuration_leaves_nothing_open(
     assert row.trunk in (None, resolved.trunk)
     public = resolved.public()
     assert type(public) is gpn.GPNConfig
-    assert (public.beta, public.noise_std, public.jitter) == (None, None, None)
+    assert (public.beta, public.noise_std, public.jitter) == (resolved.beta or None, None, None)
     assert resolve(public, task) == resolved, "what was chosen is chosen again"
 
 
