@@ -184,6 +184,8 @@ def to_numbers(
     """
     if column.dtype.kind in "cMm":
         raise TableError(f"column {column.name!r} must hold real numbers, got {column.dtype}.")
+    if column.dtype.kind in "fiu" and np.isfinite(column.to_numpy()).all():
+        return column.astype("float64")
     if is_numeric(column):
         numbers = column.astype("float64")
     else:

@@ -80,7 +80,8 @@ class LabelDistribution:
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """The central interval that holds a share `level`."""
         require_level(level)
-        return self.ppf((1 - level) / 2), self.ppf((1 + level) / 2)
+        upper = self.ppf((1 + level) / 2)
+        return 2 * self.location - upper, upper  # every part is symmetric about its location
 
     def margin(self, level: Any) -> Array:
         """How much further out the central interval of each row ends than if it were known."""

@@ -11,11 +11,13 @@ row has the mean of all ten.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.ensemble import ExtraTreesClassifier
@@ -32,6 +34,7 @@ Array = NDArray[Any]
 PARTS = 5
 PAIRS = tuple(combinations(range(PARTS), 2))  # the parts that each fit leaves out
 MIN_LABELS = 8
+MIN_THREAD_ROWS = 1000
 MIN_SINGLE_SHARE = 0.05
 MAX_LABELS = 2000  # that distances are taken from
 MAX_POOL = 10_000  # and as many labels, for the trees that know the pool
@@ -245,14 +248,11 @@ class Detector:
 
     def _log_odds(self, scaled: Rows, part: NDArray[np.int64] | None = None) -> Rows:
         """Of scaled rows; with their `part`, pool trees that have seen them do not count."""
-        odds: Rows = np.mean([member.log_odds(scaled) for member in self.members], axis=0)
+        odds: Rows = mean_score([member.log_odds for member in self.members], scaled)
         if self.pool is None:
             return odds
         scores = [member.pool_log_odds for member in self.members]
-        if part is None:
-            of_pool = np.mean([score(scaled) for score in scores], axis=0)
-        else:
-            of_pool = unseen_mean(scores, scaled, part)
+        of_pool = mean_score(scores, scaled) if part is None else unseen_mean(scores, scaled, part)
         return self.pool.add(odds, of_pool)
 
     def probability(self, log_odds: Rows) -> Rows:
@@ -322,6 +322,18 @@ class Detector:
 def _trees(arrays: Mapping[str, Array], prefix: str, width: int) -> Trees:
     stored = {name: arrays[f"{prefix}{name}"] for name in ("links", "numbers", "baseline")}
     return Trees.from_arrays(stored, width)
+
+
+def mean_score(scores: Sequence[Callable[[Rows], Rows]], rows: Rows) -> Rows:
+    """The mean over members; many rows are scored in as many threads as torch has."""
+    threads = torch.get_num_threads() if len(rows) >= MIN_THREAD_ROWS else 1
+    if threads == 1:
+        found = [score(rows) for score in scores]
+    else:
+        with ThreadPoolExecutor(threads) as executor:
+            found = list(executor.map(lambda score: score(rows), scores))
+    mean: Rows = np.mean(found, axis=0)
+    return mean
 
 
 def unseen_mean(
