@@ -1,6 +1,5 @@
 """Regressors: one target or several, in the units of the data."""
 
-import math
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -26,7 +25,6 @@ from gpn.estimators.closed_form.choice import (
     MAX_CROSS_VALIDATED,
     Choice,
     choose,
-    cross_validated,
     warn_of_edge,
 )
 from gpn.estimators.closed_form.mean import FOLDS, MeanModel
@@ -519,9 +517,8 @@ class GPNRegressor(GPNOptions, Regressor):
         assert isinstance(self.posterior_, GPNPosterior)
         report = replace(self.posterior_.fit_report, at_edge=found.learnt.at_edge)
         warn_of_edge(found.learnt)
-        says_something = math.isfinite(found.score)
-        if says_something and MIN_NOISE_LABELS <= len(targets) <= MAX_CROSS_VALIDATED:
-            report = replace(report, unseen=cross_validated(found, targets))
+        if found.unseen is not None and len(targets) >= MIN_NOISE_LABELS:
+            report = replace(report, unseen=found.unseen)
         return report
 
     def _scaled(self, X: Array) -> Tensor:
