@@ -22,7 +22,13 @@ from gpn.core.priors.linear_evidence import learn_linear_prior
 from gpn.core.types import as_generator
 from gpn.core.warnings import SearchWarning, warn_caller
 from gpn.estimators.closed_form.groups import Groups, category_groups, one_group, with_own
-from gpn.estimators.closed_form.mean import FOLDS, MAX_TARGETS, MIN_LABELS, MeanModel, cross_fit
+from gpn.estimators.closed_form.mean import (
+    MAX_TARGETS,
+    MIN_LABELS,
+    MeanModel,
+    cross_fit,
+    folds_of,
+)
 from gpn.estimators.intervals.label_noise import student_loss
 from gpn.methods.gpn.fit_report import UnseenLabels
 from gpn.methods.gpn.fitting.closed_form import unseen_rows
@@ -30,6 +36,7 @@ from gpn.methods.gpn.model.kernel_generator import condition_exactly, leave_one_
 from gpn.training.torch_state import side_by_side
 
 Rows = NDArray[np.float64]
+Index = NDArray[np.int64]
 OnStep = Callable[[], None]
 
 MAX_SCORED_LABELS = 2000
@@ -39,41 +46,97 @@ MAX_CROSS_VALIDATED = 600
 FOLD_STEPS = 8  # of the search for a fold's prior, which begins at the answer for all labels
 MAX_ERROR_RATIO = 1.2
 LABELS_PER_EXTREME = 40  # one label in so many may be typed wrong, and decides nothing
+ADVANTAGE = 0.1  # nats times √n that a candidate must gain over the next simpler one
 HOPELESS = 3.0  # a mean with so many times the squared error of the posterior is not tried
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Inputs of the labels, with the mean model's column where there is one, and the prior."""
+    """Inputs of the labels, with the mean model's column where there is one, and the prior.
+
+    groups: columns that share a scale. score: the negative log score per left-out label.
+    squared_error: of such labels, without the few worst. unseen: few labels, as priors predict them
+    that have not seen them.
+    """
 
     x: Tensor
     learnt: LearntPrior
-    mean: MeanModel | None
-    groups: Groups | None = None  # of columns that share a scale
+    mean: MeanModel | None = None
+    groups: Groups | None = None
     linear_only: bool = False
-    score: float = math.nan  # negative log score per left-out label
-    squared_error: float = math.nan  # of such labels, without the few worst
-    weights: Tensor | None = None  # of labels, whose noise is σ²/c
-    unseen: UnseenLabels | None = None  # few labels, as priors predict them that have not seen them
+    score: float = math.nan
+    squared_error: float = math.nan
+    unseen: UnseenLabels | None = None
 
-    def scored(self, y: Tensor) -> "Choice":
-        """With how it predicts left-out labels."""
-        if len(y) <= MAX_CROSS_VALIDATED:
-            unseen = cross_validated(self, y)
-            residuals, variance = (y - unseen.mean).numpy(), unseen.variance.numpy()
-            weights = np.ones((len(y), 1))
-            if self.weights is not None:
-                weights = self.weights[:, None].double().numpy()
+    @property
+    def complexity(self) -> int:
+        """0: linear functions; 1: one scale; 2: a scale for each column; 3: a mean model too."""
+        if self.mean is not None:
+            return 3
+        has_one_scale = self.groups is not None and max(self.groups) == 0
+        return 0 if self.linear_only else 1 if has_one_scale else 2
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """What every candidate is judged by. A label of weight c has the noise σ²/c.
+
+    folds: of few labels, which are left out together; else they are left out one by one.
+    """
+
+    y: Tensor
+    weights: Tensor | None
+    folds: list[tuple[Index, Index]] | None
+
+    def scored(self, choice: Choice, nested: Rows | None = None) -> Choice:
+        """The choice with how it predicts left-out labels."""
+        unseen = None
+        if self.folds is None:
+            residuals, variance, weights = self._left_out(choice)
         else:
-            unseen = None
-            residuals, variance, weights = _left_out(self.learnt, self.x, y, self.weights)
-        total = variance + self.learnt.noise_std**2 / weights
+            unseen = self._cross_validated(choice, self.folds, nested)
+            residuals, variance = (self.y - unseen.mean).numpy(), unseen.variance.numpy()
+            weights = self._weights_of(torch.arange(len(self.y)))
+        total = variance + choice.learnt.noise_std**2 / weights
         losses = [
             student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
             for residual, spread in zip(residuals.T, total.T, strict=True)
         ]
         error = _usual_square((residuals**2 * weights).mean(1)) / float(np.mean(weights))
-        return replace(self, score=float(np.mean(losses)), squared_error=error, unseen=unseen)
+        score = float(np.mean(losses))
+        return replace(choice, score=score, squared_error=error, unseen=unseen)
+
+    def _left_out(self, choice: Choice) -> tuple[Rows, Rows, Rows]:
+        """y − mean, the function's variance and the weight, of (some) labels given the others."""
+        order = torch.randperm(len(self.y), generator=as_generator(1))[:MAX_SCORED_LABELS]
+        x, y = choice.x[order].double(), self.y[order].double()
+        weights = None if self.weights is None else self.weights[order].to(x)
+        noise_std = choice.learnt.noise_std
+        generator = condition_exactly(choice.learnt.prior, x, y, noise_std, weights)
+        mean, variance = leave_one_out(generator, y, noise_std, weights)
+        return (y - mean).cpu().numpy(), variance.cpu().numpy(), self._weights_of(order)
+
+    def _cross_validated(
+        self, choice: Choice, folds: list[tuple[Index, Index]], nested: Rows | None
+    ) -> UnseenLabels:
+        """Each fold as a posterior predicts it whose prior has not seen it, nor its mean model."""
+        y = self.y.double()
+        means, variances = torch.zeros_like(y), torch.zeros_like(y)
+        for number, (rest, fold) in enumerate(folds):
+            x = choice.x.double()
+            if nested is not None:
+                column = torch.from_numpy(nested[number]).to(x)
+                x = torch.cat([x[:, : -column.shape[1]], column], dim=1)
+            weights = None if self.weights is None else self.weights[rest]
+            learnt = _learnt_anew(choice, x[rest], y[rest], weights)
+            generator = condition_exactly(learnt.prior, x[rest], y[rest], learnt.noise_std, weights)
+            means[fold], variances[fold] = generator.moments(x[fold])
+        return UnseenLabels(torch.arange(len(y)), means, variances)
+
+    def _weights_of(self, rows: Tensor) -> Rows:
+        if self.weights is None:
+            return np.ones((len(rows), 1))
+        return self.weights[rows, None].double().cpu().numpy()
 
 
 def choose(
@@ -87,39 +150,40 @@ def choose(
     `X` are the rows in the units of the data, which the mean model sees; `x` the scaled ones.
     """
     if len(y) < 2 or not bool((y != y[0]).any()):
-        return Choice(x, usual_prior(x.shape[1]), None, weights=weights)
+        return Choice(x, usual_prior(x.shape[1]))
+    labels = _Labels(y, weights, folds_of(X) if len(y) <= MAX_CROSS_VALIDATED else None)
     groups = category_groups(X)
-    search = partial(_nonlinear, x, y, weights)
+    search = partial(_nonlinear, x, labels)
     searches = [partial(search, groups, start="erf")]
     if len(y) >= MIN_COSINE_LABELS:
         searches.append(partial(search, groups, start="cos"))
     elif max(groups) > 0:
         searches.append(partial(search, one_group(groups), start="erf"))
-    searches.append(partial(_linear, x, y, weights))
+    searches.append(partial(_linear, x, labels))
     model = None if isinstance(mean, str) else mean
     too_little = len(y) < MIN_LABELS or y.shape[1] > MAX_TARGETS
     if mean is None or (model is None and too_little):
         choices = side_by_side(*searches)
         on_step()
         return _best(choices)
-    unseen = unseen_rows(len(y)).numpy()
     fit_mean = partial(
         cross_fit,
         *(X, x.numpy(), y.numpy(), model),
-        unseen=unseen,
+        unseen=unseen_rows(len(y)).numpy(),
         on_step=on_step,
         weights=None if weights is None else weights.numpy(),
+        nested=labels.folds is not None,
     )
-    (predicted, fitted), *choices = side_by_side(fit_mean, *searches)
+    fitted, *choices = side_by_side(fit_mean, *searches)
     on_step()
-    alone, column = _best(choices), torch.from_numpy(predicted).to(x)
+    alone, column = _best(choices), torch.from_numpy(fitted.predicted).to(x)
     error = _usual_square((column - y).square().mean(1).numpy())
     if model is None and error > HOPELESS * alone.squared_error:
         return alone
     both, nonlinear = torch.cat([x, column], dim=1), _best(choices[:-1])
     groups = with_own(nonlinear.groups or groups, column.shape[1])
-    search = partial(_nonlinear, both, y, weights, groups, start=nonlinear.learnt)
-    uses = [replace(fitted, as_mean=as_mean) for as_mean in (False, True)]
+    search = partial(_nonlinear, both, labels, groups, start=nonlinear.learnt, nested=fitted.nested)
+    uses = [replace(fitted.model, as_mean=as_mean) for as_mean in (False, True)]
     choices += side_by_side(*(partial(search, mean=use) for use in uses))
     on_step()
     return _best(choices)
@@ -134,10 +198,12 @@ def _best(choices: list[Choice]) -> Choice:
     """The best likelihood among those whose squared error is about the smallest.
 
     A prior that is right at most labels and far off at some may have the better likelihood, by a
-    long tail.
+    long tail. Simpler candidates have an advantage, as scores are certain up to about 1/√n.
     """
     most = MAX_ERROR_RATIO * min(choice.squared_error for choice in choices)
-    return min((c for c in choices if c.squared_error <= most), key=lambda choice: choice.score)
+    step = ADVANTAGE / math.sqrt(len(choices[0].x))
+    fair = [choice for choice in choices if choice.squared_error <= most]
+    return min(fair, key=lambda choice: choice.score + step * choice.complexity)
 
 
 def warn_of_edge(learnt: LearntPrior) -> None:
@@ -154,75 +220,48 @@ def warn_of_edge(learnt: LearntPrior) -> None:
         )
 
 
-def cross_validated(choice: Choice, y: Tensor) -> UnseenLabels:
-    """Each fold of few labels as a posterior predicts it whose prior has not seen it either."""
-    columns = choice.learnt.prior.mean_columns
-    order = torch.randperm(len(y), generator=as_generator(2))
-    first = (choice.x[:, None] == choice.x).all(-1).int().argmax(1)  # copies share their first row
-    means, variances = torch.zeros_like(y), torch.zeros_like(y)
-    for part in order.tensor_split(min(FOLDS, len(y))):
-        is_left_out = torch.isin(first, part)
-        fold, rest = is_left_out.nonzero()[:, 0], (~is_left_out).nonzero()[:, 0]
-        if min(len(fold), len(rest)) == 0:
-            continue
-        x, targets = choice.x[rest], y[rest]
-        weights = None if choice.weights is None else choice.weights[rest]
-        learnt = (
-            learn_linear_prior(x, targets, weights)
-            if choice.linear_only
-            else learn_ard_prior(
-                x,
-                targets,
-                groups=choice.groups,
-                start=choice.learnt,
-                mean_columns=columns,
-                activation=choice.learnt.prior.activation,
-                weights=weights,
-                steps=FOLD_STEPS,
-            )
-        )
-        generator = condition_exactly(
-            learnt.prior, x.double(), targets.double(), learnt.noise_std, weights
-        )
-        means[fold], variances[fold] = generator.moments(choice.x[fold].double())
-    return UnseenLabels(torch.arange(len(y)), means, variances)
+def _learnt_anew(choice: Choice, x: Tensor, y: Tensor, weights: Tensor | None) -> LearntPrior:
+    """The prior of fewer labels; the search begins at the answer for all of them."""
+    if choice.linear_only:
+        return learn_linear_prior(x, y, weights)
+    prior = choice.learnt.prior
+    return learn_ard_prior(
+        x,
+        y,
+        groups=choice.groups,
+        start=choice.learnt,
+        mean_columns=prior.mean_columns,
+        activation=prior.activation,
+        weights=weights,
+        steps=FOLD_STEPS,
+    )
 
 
 def _nonlinear(
     x: Tensor,
-    y: Tensor,
-    weights: Tensor | None,
+    labels: _Labels,
     groups: Groups,
     *,
     start: LearntPrior | str,
     mean: MeanModel | None = None,
+    nested: Rows | None = None,
 ) -> Choice:
-    """A prior by evidence; its search starts from an earlier answer, or with an activation."""
+    """A prior by evidence; its search starts from an earlier answer, or with an activation.
+
+    nested: the mean model's column without the labels of each fold.
+    """
     learnt = learn_ard_prior(
         x,
-        y,
+        labels.y,
         groups=groups,
         start=None if isinstance(start, str) else start,
-        mean_columns=y.shape[1] if mean is not None and mean.as_mean else 0,
+        mean_columns=labels.y.shape[1] if mean is not None and mean.as_mean else 0,
         activation=start if isinstance(start, str) else start.prior.activation,
-        weights=weights,
+        weights=labels.weights,
     )
-    return Choice(x, learnt, mean, groups, weights=weights).scored(y)
+    return labels.scored(Choice(x, learnt, mean, groups), nested)
 
 
-def _linear(x: Tensor, y: Tensor, weights: Tensor | None) -> Choice:
-    learnt = learn_linear_prior(x, y, weights)
-    return Choice(x, learnt, None, linear_only=True, weights=weights).scored(y)
-
-
-def _left_out(
-    learnt: LearntPrior, x: Tensor, y: Tensor, weights: Tensor | None
-) -> tuple[Rows, Rows, Rows]:
-    """y − mean, the function's variance and the weight, of (some) labels given the others."""
-    order = torch.randperm(len(x), generator=as_generator(1))[:MAX_SCORED_LABELS]
-    some_x, some_y = x[order].double(), y[order].double()
-    some = None if weights is None else weights[order].to(some_x)
-    generator = condition_exactly(learnt.prior, some_x, some_y, learnt.noise_std, some)
-    mean, variance = leave_one_out(generator, some_y, learnt.noise_std, some)
-    each = np.ones((len(order), 1)) if some is None else some[:, None].cpu().numpy()
-    return (some_y - mean).cpu().numpy(), variance.cpu().numpy(), each
+def _linear(x: Tensor, labels: _Labels) -> Choice:
+    learnt = learn_linear_prior(x, labels.y, labels.weights)
+    return labels.scored(Choice(x, learnt, linear_only=True))

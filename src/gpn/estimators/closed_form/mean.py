@@ -7,6 +7,7 @@ how far they can be trusted; a new row gets the mean prediction of all folds.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,20 @@ class MeanModel:
         return _weighted(both, self.weights)
 
 
+@dataclass(frozen=True)
+class CrossFit:
+    """Predictions of labels by models that have not seen them, and the model of new rows.
+
+    nested: for each of the folds ``(k, n, o)``, predictions as they would be without its labels. A
+    row near a left-out label would else be predicted by models that know this label, which tells it
+    to whoever compares the row's own label with its prediction.
+    """
+
+    predicted: Rows
+    model: MeanModel
+    nested: Rows | None = None
+
+
 def cross_fit(
     X: Array,
     x: Rows,
@@ -67,31 +82,35 @@ def cross_fit(
     unseen: Index,
     on_step: Callable[[], None],
     weights: Rows | None = None,
-) -> tuple[Rows, MeanModel]:
+    nested: bool = False,
+) -> CrossFit:
     """Predictions of each label by models that have not seen it, and the model of new rows.
 
     A label is predicted by the model without its fold; those of `unseen`, which are in no fold, by
     the mean of all models, as new rows are. Without a `model` these are boosted trees, and
     networks too where labels are too many for an exact posterior; non-negative least squares weighs
     the two. `weights` of labels go to all but the networks, and to a `model` that takes them.
+    `nested` needs ten more fits.
     """
     seen = np.setdiff1d(np.arange(len(X)), unseen)
     folds = [(seen[rest], seen[fold]) for rest, fold in folds_of(X[seen])]
     has_networks = model is None and len(X) > MAX_EXACT_LABELS
+    kind = boosted_trees(len(X)) if model is None else model
     predicted, fitted = np.zeros_like(y), []
     each = np.ones(len(X)) if weights is None else weights
     for rest, fold in folds:
-        fitted.append(_fitted(X[rest], y[rest], model, len(X), each[rest]))
+        fitted.append(_fitted(X[rest], y[rest], kind, each[rest]))
         predicted[fold] = _predicted(fitted[-1], X[fold])
         on_step()
     if len(unseen):
         predicted[unseen] = np.mean([_predicted(models, X[unseen]) for models in fitted], axis=0)
+    without = _nested(X, y, kind, each, [fold for _, fold in folds]) if nested else None
     by_target = tuple(zip(*fitted, strict=True))
     if model is not None:
-        return predicted, MeanModel(models=by_target)
+        return CrossFit(predicted, MeanModel(models=by_target), without)
     trees = tuple(map(Trees.of, by_target))
     if not has_networks:
-        return predicted, MeanModel(trees=trees)
+        return CrossFit(predicted, MeanModel(trees=trees), without)
     networks = fit_networks(x, y, [rest for rest, _ in folds])
     by_networks = networks.predict(x)
     column = by_networks.mean(0)
@@ -102,7 +121,25 @@ def cross_fit(
     shares = np.stack(
         [nnls(both[seen, o] * root[:, None], y[seen, o] * root)[0] for o in range(y.shape[1])]
     )
-    return _weighted(both, shares), MeanModel(trees=trees, networks=networks, weights=shares)
+    found = MeanModel(trees=trees, networks=networks, weights=shares)
+    return CrossFit(_weighted(both, shares), found)
+
+
+def _nested(X: Array, y: Rows, kind: Any, weights: Rows, folds: list[Index]) -> Array:
+    """Predictions ``(k, n, o)`` without the labels of fold k.
+
+    Each model leaves out two folds: a row of fold i has the prediction of that without folds i
+    and k, a row of fold k the mean of four.
+    """
+    found, every = np.zeros((len(folds), *y.shape)), np.arange(len(X))
+    for i, k in combinations(range(len(folds)), 2):
+        rest = np.setdiff1d(every, np.concatenate([folds[i], folds[k]]))
+        models = _fitted(X[rest], y[rest], kind, weights[rest])
+        for one, other in ((i, k), (k, i)):
+            predicted = _predicted(models, X[folds[one]])
+            found[other][folds[one]] = predicted
+            found[one][folds[one]] += predicted / (len(folds) - 1)
+    return found
 
 
 def folds_of(X: Array) -> list[tuple[Index, Index]]:
@@ -119,11 +156,11 @@ def folds_of(X: Array) -> list[tuple[Index, Index]]:
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(fold.max() + 1)]
 
 
-def _fitted(X: Array, y: Rows, model: Any, n_labels: int, weights: Rows) -> list[Any]:
-    """A model for each target; None is boosted trees."""
-    models = [boosted_trees(n_labels) if model is None else clone(model) for _ in y.T]
-    with few_threads(n_labels):
-        has_weights = bool((weights != 1).any()) and has_fit_parameter(models[0], "sample_weight")
+def _fitted(X: Array, y: Rows, kind: Any, weights: Rows) -> list[Any]:
+    """A model for each target."""
+    models = [clone(kind) for _ in y.T]
+    with few_threads(len(X)):
+        has_weights = bool((weights != 1).any()) and has_fit_parameter(kind, "sample_weight")
         options = {"sample_weight": weights} if has_weights else {}
         return [one.fit(X, targets, **options) for one, targets in zip(models, y.T, strict=True)]
 
