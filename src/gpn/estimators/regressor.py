@@ -332,7 +332,7 @@ class Regressor(RegressorMixin, Estimator):
         noise = None if noise_std is None else noise_std**2
         prior = getattr(getattr(self.posterior_, "config", None), "prior", None)
         n_parameters = 0
-        if isinstance(prior, ARDPrior) and len(unseen.rows) > MAX_CROSS_VALIDATED:
+        if isinstance(prior, ARDPrior) and len(task.x_obs) > MAX_CROSS_VALIDATED:
             n_parameters = len(set(prior.column_scales))
         columns = self._residuals(task, unseen, has_gate=self._has_gate)
         more = [None] * task.n_outputs if others is None else self._residuals(task, others)

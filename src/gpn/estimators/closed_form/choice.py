@@ -28,6 +28,7 @@ from gpn.estimators.closed_form.mean import (
     MeanModel,
     cross_fit,
     folds_of,
+    nested_predictions,
 )
 from gpn.estimators.intervals.label_noise import student_loss
 from gpn.methods.gpn.fit_report import UnseenLabels
@@ -42,8 +43,9 @@ OnStep = Callable[[], None]
 MAX_SCORED_LABELS = 2000
 MIN_COSINE_LABELS = 1000  # from so many on cosines, the RBF kernel, are tried as well; of fewer,
 # one scale for all columns: own ones need labels
-MAX_CROSS_VALIDATED = 600
-FOLD_STEPS = 8  # of the search for a fold's prior, which begins at the answer for all labels
+MAX_CROSS_VALIDATED, MAX_ALL_FOLDS = 600, 300
+SOME_FOLDS = 3  # of five, beyond the latter
+FOLD_STEPS = 6  # of the search for a fold's prior, which begins at the answer for all labels
 MAX_ERROR_RATIO = 1.2
 LABELS_PER_EXTREME = 40  # one label in so many may be typed wrong, and decides nothing
 ADVANTAGE = 0.1  # nats times √n that a candidate must gain over the next simpler one
@@ -81,7 +83,8 @@ class Choice:
 class _Labels:
     """What every candidate is judged by. A label of weight c has the noise σ²/c.
 
-    folds: of few labels, which are left out together; else they are left out one by one.
+    folds: of few labels (some of the folds), which are left out together; else labels are left out
+    one by one.
     """
 
     y: Tensor
@@ -95,8 +98,8 @@ class _Labels:
             residuals, variance, weights = self._left_out(choice)
         else:
             unseen = self._cross_validated(choice, self.folds, nested)
-            residuals, variance = (self.y - unseen.mean).numpy(), unseen.variance.numpy()
-            weights = self._weights_of(torch.arange(len(self.y)))
+            residuals = (self.y[unseen.rows] - unseen.mean).numpy()
+            variance, weights = unseen.variance.numpy(), self._weights_of(unseen.rows)
         total = variance + choice.learnt.noise_std**2 / weights
         losses = [
             student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
@@ -120,8 +123,7 @@ class _Labels:
         self, choice: Choice, folds: list[tuple[Index, Index]], nested: Rows | None
     ) -> UnseenLabels:
         """Each fold as a posterior predicts it whose prior has not seen it, nor its mean model."""
-        y = self.y.double()
-        means, variances = torch.zeros_like(y), torch.zeros_like(y)
+        y, found = self.y.double(), []
         for number, (rest, fold) in enumerate(folds):
             x = choice.x.double()
             if nested is not None:
@@ -130,8 +132,8 @@ class _Labels:
             weights = None if self.weights is None else self.weights[rest]
             learnt = _learnt_anew(choice, x[rest], y[rest], weights)
             generator = condition_exactly(learnt.prior, x[rest], y[rest], learnt.noise_std, weights)
-            means[fold], variances[fold] = generator.moments(x[fold])
-        return UnseenLabels(torch.arange(len(y)), means, variances)
+            found.append((torch.from_numpy(fold), *generator.moments(x[fold])))
+        return UnseenLabels(*map(torch.cat, zip(*found, strict=True)))
 
     def _weights_of(self, rows: Tensor) -> Rows:
         if self.weights is None:
@@ -151,7 +153,7 @@ def choose(
     """
     if len(y) < 2 or not bool((y != y[0]).any()):
         return Choice(x, usual_prior(x.shape[1]))
-    labels = _Labels(y, weights, folds_of(X) if len(y) <= MAX_CROSS_VALIDATED else None)
+    labels = _Labels(y, weights, _some_folds(X))
     groups = category_groups(X)
     search = partial(_nonlinear, x, labels)
     searches = [partial(search, groups, start="erf")]
@@ -166,27 +168,37 @@ def choose(
         choices = side_by_side(*searches)
         on_step()
         return _best(choices)
-    fit_mean = partial(
-        cross_fit,
-        *(X, x.numpy(), y.numpy(), model),
-        unseen=unseen_rows(len(y)).numpy(),
-        on_step=on_step,
-        weights=None if weights is None else weights.numpy(),
-        nested=labels.folds is not None,
-    )
-    fitted, *choices = side_by_side(fit_mean, *searches)
+    each = None if weights is None else weights.numpy()
+
+    def fit_mean() -> tuple[Rows, MeanModel, Rows | None]:
+        unseen = unseen_rows(len(y)).numpy()
+        found = cross_fit(
+            X, x.numpy(), y.numpy(), model, unseen=unseen, on_step=on_step, weights=each
+        )
+        if labels.folds is None:
+            return *found, None
+        return *found, nested_predictions(X, y.numpy(), model, len(labels.folds), each)
+
+    (predicted, fitted, nested), *choices = side_by_side(fit_mean, *searches)
     on_step()
-    alone, column = _best(choices), torch.from_numpy(fitted.predicted).to(x)
+    alone, column = _best(choices), torch.from_numpy(predicted).to(x)
     error = _usual_square((column - y).square().mean(1).numpy())
     if model is None and error > HOPELESS * alone.squared_error:
         return alone
     both, nonlinear = torch.cat([x, column], dim=1), _best(choices[:-1])
     groups = with_own(nonlinear.groups or groups, column.shape[1])
-    search = partial(_nonlinear, both, labels, groups, start=nonlinear.learnt, nested=fitted.nested)
-    uses = [replace(fitted.model, as_mean=as_mean) for as_mean in (False, True)]
+    search = partial(_nonlinear, both, labels, groups, start=nonlinear.learnt, nested=nested)
+    uses = [replace(fitted, as_mean=as_mean) for as_mean in (False, True)]
     choices += side_by_side(*(partial(search, mean=use) for use in uses))
     on_step()
     return _best(choices)
+
+
+def _some_folds(X: Rows) -> list[tuple[Index, Index]] | None:
+    """Folds to leave out; None where labels are many."""
+    if len(X) > MAX_CROSS_VALIDATED:
+        return None
+    return folds_of(X) if len(X) <= MAX_ALL_FOLDS else folds_of(X)[:SOME_FOLDS]
 
 
 def _usual_square(squares: Rows) -> float:

@@ -59,20 +59,6 @@ class MeanModel:
         return _weighted(both, self.weights)
 
 
-@dataclass(frozen=True)
-class CrossFit:
-    """Predictions of labels by models that have not seen them, and the model of new rows.
-
-    nested: for each of the folds ``(k, n, o)``, predictions as they would be without its labels. A
-    row near a left-out label would else be predicted by models that know this label, which tells it
-    to whoever compares the row's own label with its prediction.
-    """
-
-    predicted: Rows
-    model: MeanModel
-    nested: Rows | None = None
-
-
 def cross_fit(
     X: Array,
     x: Rows,
@@ -82,15 +68,13 @@ def cross_fit(
     unseen: Index,
     on_step: Callable[[], None],
     weights: Rows | None = None,
-    nested: bool = False,
-) -> CrossFit:
+) -> tuple[Rows, MeanModel]:
     """Predictions of each label by models that have not seen it, and the model of new rows.
 
     A label is predicted by the model without its fold; those of `unseen`, which are in no fold, by
     the mean of all models, as new rows are. Without a `model` these are boosted trees, and
     networks too where labels are too many for an exact posterior; non-negative least squares weighs
     the two. `weights` of labels go to all but the networks, and to a `model` that takes them.
-    `nested` needs ten more fits.
     """
     seen = np.setdiff1d(np.arange(len(X)), unseen)
     folds = [(seen[rest], seen[fold]) for rest, fold in folds_of(X[seen])]
@@ -104,13 +88,12 @@ def cross_fit(
         on_step()
     if len(unseen):
         predicted[unseen] = np.mean([_predicted(models, X[unseen]) for models in fitted], axis=0)
-    without = _nested(X, y, kind, each, [fold for _, fold in folds]) if nested else None
     by_target = tuple(zip(*fitted, strict=True))
     if model is not None:
-        return CrossFit(predicted, MeanModel(models=by_target), without)
+        return predicted, MeanModel(models=by_target)
     trees = tuple(map(Trees.of, by_target))
     if not has_networks:
-        return CrossFit(predicted, MeanModel(trees=trees), without)
+        return predicted, MeanModel(trees=trees)
     networks = fit_networks(x, y, [rest for rest, _ in folds])
     by_networks = networks.predict(x)
     column = by_networks.mean(0)
@@ -121,25 +104,32 @@ def cross_fit(
     shares = np.stack(
         [nnls(both[seen, o] * root[:, None], y[seen, o] * root)[0] for o in range(y.shape[1])]
     )
-    found = MeanModel(trees=trees, networks=networks, weights=shares)
-    return CrossFit(_weighted(both, shares), found)
+    return _weighted(both, shares), MeanModel(trees=trees, networks=networks, weights=shares)
 
 
-def _nested(X: Array, y: Rows, kind: Any, weights: Rows, folds: list[Index]) -> Array:
-    """Predictions ``(k, n, o)`` without the labels of fold k.
+def nested_predictions(
+    X: Array, y: Rows, model: Any, n_left_out: int, weights: Rows | None = None
+) -> Rows:
+    """What `cross_fit` would predict without the labels of fold k ``(k, n, o)``, for the first k.
 
-    Each model leaves out two folds: a row of fold i has the prediction of that without folds i
-    and k, a row of fold k the mean of four.
+    A row near a left-out label is else predicted by a model that knows this label, which tells it
+    to whoever compares the row's own label with its prediction. Each model leaves out two folds:
+    a row of fold i has the prediction of that without folds i and k, a row of fold k the mean of
+    all that leave it out.
     """
+    folds = [fold for _, fold in folds_of(X)]
+    kind = boosted_trees(len(X)) if model is None else model
+    each = np.ones(len(X)) if weights is None else weights
+    pairs = [(i, k) for i, k in combinations(range(len(folds)), 2) if i < n_left_out]
     found, every = np.zeros((len(folds), *y.shape)), np.arange(len(X))
-    for i, k in combinations(range(len(folds)), 2):
+    for i, k in pairs:
         rest = np.setdiff1d(every, np.concatenate([folds[i], folds[k]]))
-        models = _fitted(X[rest], y[rest], kind, weights[rest])
+        models = _fitted(X[rest], y[rest], kind, each[rest])
         for one, other in ((i, k), (k, i)):
             predicted = _predicted(models, X[folds[one]])
             found[other][folds[one]] = predicted
             found[one][folds[one]] += predicted / (len(folds) - 1)
-    return found
+    return found[:n_left_out]
 
 
 def folds_of(X: Array) -> list[tuple[Index, Index]]:
