@@ -367,7 +367,8 @@ class Estimator(BaseEstimator):
         """How unlike the labeled rows each row is: larger is more unlike.
 
         For tables it is the probability that a row is an outlier, if about a tenth of all rows
-        were: 1 − 1/distance far away, so that rows keep their order up to distances of 10¹⁵. For
+        were: by its columns and, of a regressor, by how probable a label beyond all labels is. It
+        is 1 − 1/distance far away, so that rows keep their order up to distances of 10¹⁵. For
         images, and for fewer than eight labels, it is the posterior's deviation (of classes: the
         variance of probabilities).
         """
