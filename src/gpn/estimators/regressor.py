@@ -413,24 +413,16 @@ class Regressor(RegressorMixin, Estimator):
         A label teaches less where labels scatter more.
         """
         x = self._inputs(X_pool)
-        is_exact = isinstance(self.posterior_, ClosedFormPosterior)
-        rows = self._candidates(x, max(MAX_EXACT_CANDIDATES if is_exact else MAX_CANDIDATES, n))
-        noise = self._noise_variance(x[rows]).to(x.device)
-        if is_exact:
-            covariance = self.posterior_.covariance(x[rows])[:1].double()  # the same for all
-            return to_numpy(rows[reduce_exact_variance(covariance, n, noise).to(rows.device)])
-        root = self.posterior_.covariance_root(x[rows], ROOT_DRAWS).cpu().double()
-        return to_numpy(rows[reduce_variance(root, n, noise)])
-
-    def _candidates(self, x: Tensor, count: int) -> Tensor:
-        """Of too many rows those of the largest variance, a third, and a random choice."""
-        if len(x) <= count:
-            return torch.arange(len(x))
         scores = torch.from_numpy(self._ood_scores(self.posterior_, x))
-        most = scores.topk(count // 3).indices
-        others = torch.randperm(len(x), generator=as_generator(0))
-        others = others[~torch.isin(others, most)][: count - len(most)]
-        return torch.cat([most, others]).sort().values
+        if isinstance(self.posterior_, ClosedFormPosterior):
+            rows = _candidates(scores, max(MAX_EXACT_CANDIDATES, n))
+            covariance = self.posterior_.covariance(x[rows])[:1].double()  # the same for all
+            picked = reduce_exact_variance(covariance, n, self._noise_variance(x[rows]))
+        else:
+            rows = scores.topk(min(len(scores), max(MAX_CANDIDATES, n))).indices.sort().values
+            root = self.posterior_.covariance_root(x[rows], ROOT_DRAWS).cpu().double()
+            picked = reduce_variance(root, n, self._noise_variance(x[rows]))
+        return to_numpy(rows[picked.to(rows.device)])
 
     def _noise_variance(self, x: Tensor) -> Tensor:
         """The noise of a label at scaled rows ``(n,)``, the mean over targets."""
@@ -457,6 +449,16 @@ class Regressor(RegressorMixin, Estimator):
     def _without_axis(self, values: Array) -> Array:
         """A single target loses its axis where y had none."""
         return values[..., 0] if self._flat else values
+
+
+def _candidates(scores: Tensor, count: int) -> Tensor:
+    """Of too many rows those of the highest scores, a third, and a random choice of the others."""
+    if len(scores) <= count:
+        return torch.arange(len(scores))
+    most = scores.topk(count // 3).indices
+    others = torch.randperm(len(scores), generator=as_generator(0))
+    others = others[~torch.isin(others, most)][: count - len(most)]
+    return torch.cat([most, others]).sort().values
 
 
 def prior_variance(posterior: Posterior, x: Tensor) -> float:
