@@ -36,18 +36,6 @@ def test_each_pick_is_the_best_next_one_by_the_exact_posterior(noise: float) -> 
         assert options[picked[k]] == pytest.approx(best, rel=1e-6)
 
 
-def test_noisy_labels_teach_less() -> None:
-    """Of rows that are alike, the one with the least noise is chosen, by the exact posterior."""
-    covariance = torch.full((4, 4), 0.9, dtype=torch.float64) + 0.1 * torch.eye(4)
-    noise = torch.tensor([3.0, 0.1, 1.0, 2.0], dtype=torch.float64)
-    assert reduce_variance(cholesky(covariance), 1, noise).tolist() == [1]
-    same = torch.full((4,), 0.5, dtype=torch.float64)
-    assert torch.equal(
-        reduce_variance(cholesky(covariance), 3, same),
-        reduce_variance(cholesky(covariance), 3, 0.5),
-    )
-
-
 def test_several_outputs_count_together() -> None:
     wide, narrow = torch.diag(torch.tensor([1.0, 4.0, 2.0])), torch.diag(torch.tensor([9.0, 1, 1]))
     both = torch.cat([cholesky(c.double()) for c in (wide, narrow)])

@@ -1,7 +1,7 @@
 """Which rows to label next: a greedy choice, each given those picked before it.
 
-A label at row i leaves the covariance  C − C_·i C_i· / (C_ii + σ_i²),  so that the summed variance
-falls by the gain  Σ_j C_ji² / (C_ii + σ_i²),  summed over outputs. C is conditioned on each pick.
+A label at row i leaves the covariance  C − C_·i C_i· / (C_ii + σ²),  so that the summed variance
+falls by the gain  Σ_j C_ji² / (C_ii + σ²),  summed over outputs. C is conditioned on each pick.
 """
 
 import torch
@@ -13,13 +13,10 @@ from gpn.core.checks import require_count, require_shapes
 Root = Float[Tensor, "o s n"]
 
 
-def reduce_variance(
-    root: Root, count: int, noise_variance: float | Float[Tensor, "n"] = 0.0
-) -> Int[Tensor, "count"]:
+def reduce_variance(root: Root, count: int, noise_variance: float = 0.0) -> Int[Tensor, "count"]:
     """Rows whose labels would lower the summed variance of all rows most, one after the other.
 
-    By a root with C = LᵀL (`posterior.covariance_root`) of fewer lines than rows. The noise of
-    labels may differ from row to row.
+    By a root with C = LᵀL (`posterior.covariance_root`) of fewer lines than rows.
     """
     require_shapes(root=(root, "o s n"))
     noise = _positive_noise(noise_variance, root.square().sum(1))
@@ -29,14 +26,14 @@ def reduce_variance(
         row = int(_gains(root, noise).masked_fill(~free, -1.0).argmax())
         free[row] = False
         picked.append(row)
-        root = _conditioned(root, row, float(noise[row]))
+        root = _conditioned(root, row, noise)
     return torch.tensor(picked, dtype=torch.long)
 
 
 def reduce_exact_variance(
     covariance: Float[Tensor, "o n n"],
     count: int,
-    noise_variance: float | Float[Tensor, "n"] = 0.0,
+    noise_variance: float = 0.0,
 ) -> Int[Tensor, "count"]:
     """The same by the covariance itself.
 
@@ -56,22 +53,19 @@ def reduce_exact_variance(
         picked.append(row)
         for matrix in left:
             column = matrix[:, row].clone()
-            matrix.addr_(column, column, alpha=-1 / float(column[row] + noise[row]))
+            matrix.addr_(column, column, alpha=-1 / (float(column[row]) + noise))
     return torch.tensor(picked, dtype=torch.long)
 
 
-def _positive_noise(
-    noise_variance: float | Float[Tensor, "n"], variance: Float[Tensor, "o n"]
-) -> Float[Tensor, "n"]:
-    """The noise of each row's label, a millionth of the mean variance at least."""
-    noise = torch.as_tensor(noise_variance, dtype=variance.dtype, device=variance.device)
-    if not bool((noise >= 0).all()):
+def _positive_noise(noise_variance: float, variance: Tensor) -> float:
+    """The noise of labels, a millionth of the rows' mean variance at least."""
+    if not noise_variance >= 0:
         raise ValueError(f"the noise of labels must not be negative, got {noise_variance=}.")
-    return noise.clamp_min(1e-6 * float(variance.mean())).expand(variance.shape[1])
+    return max(noise_variance, 1e-6 * float(variance.mean()))
 
 
-def _gains(root: Root, noise: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
-    """Σ_j C_ji² / (C_ii + σ_i²) = ‖Lᵀ(L c_i)‖² / …, without the n × n matrix."""
+def _gains(root: Root, noise: float) -> Float[Tensor, "n"]:
+    """Σ_j C_ji² / (C_ii + σ²) = ‖Lᵀ(L c_i)‖² / …, without the n × n matrix."""
     small = root @ root.mT
     lengths = (root * (small @ root)).sum(1)
     return (lengths / (root.square().sum(1) + noise)).sum(0)

@@ -48,7 +48,6 @@ from gpn.training.torch_state import one_thread
 MAX_CANDIDATES, MAX_EXACT_CANDIDATES = 20_000, 3000
 ROOT_DRAWS = 200
 MIN_NOISE_LABELS = 10
-MIN_NOISE_SHARE = 0.1  # of the posterior's noise, where labels scatter less than it says
 MAX_PRIOR_ROWS = 200
 MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE = 2.0, 4.0
 MAX_ONE_THREAD_LABELS = 1000
@@ -408,29 +407,19 @@ class Regressor(RegressorMixin, Estimator):
         return self._to_samples(self._draws(self._inputs(X), n_samples, as_seed(random_state)))
 
     def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
-        """The numbers of the `n` rows whose labels would leave the least variance in the pool.
-
-        A label teaches less where labels scatter more.
-        """
+        """The numbers of the `n` rows whose labels would leave the least variance in the pool."""
         x = self._inputs(X_pool)
         scores = torch.from_numpy(self._ood_scores(self.posterior_, x))
+        noise = (self.posterior_.noise_std or 0.0) ** 2
         if isinstance(self.posterior_, ClosedFormPosterior):
             rows = _candidates(scores, max(MAX_EXACT_CANDIDATES, n))
             covariance = self.posterior_.covariance(x[rows])[:1].double()  # the same for all
-            picked = reduce_exact_variance(covariance, n, self._noise_variance(x[rows]))
+            picked = reduce_exact_variance(covariance, n, noise)
         else:
             rows = scores.topk(min(len(scores), max(MAX_CANDIDATES, n))).indices.sort().values
             root = self.posterior_.covariance_root(x[rows], ROOT_DRAWS).cpu().double()
-            picked = reduce_variance(root, n, self._noise_variance(x[rows]))
+            picked = reduce_variance(root, n, noise)
         return to_numpy(rows[picked.to(rows.device)])
-
-    def _noise_variance(self, x: Tensor) -> Tensor:
-        """The noise of a label at scaled rows ``(n,)``, the mean over targets."""
-        variance = self.posterior_.variance(x)
-        found = RowMoments(torch.zeros_like(variance), variance, torch.ones(len(x), 1))
-        noise = self._spread(x, found).scale ** 2 - to_numpy(variance.double())
-        least = (self.posterior_.noise_std or 0.0) ** 2 * MIN_NOISE_SHARE
-        return torch.from_numpy(noise.mean(1)).clamp_min(least)
 
     def _ood_scores(self, posterior: Posterior, x: Tensor) -> Array:
         return _variance_score(posterior.variance(x))
