@@ -10,7 +10,7 @@ import pytest
 from gpn.columns.column_types import TableError
 from gpn.columns.encoder import TableEncoder, UnseenWarning
 from gpn.columns.frames import ColumnsWarning
-from gpn.columns.number_texts import parse_number
+from gpn.columns.number_texts import parse_number, with_unit
 
 N = 90
 DAYS = pd.date_range("2012-01-20", periods=N)
@@ -137,6 +137,10 @@ def test_numbers_as_people_write_them(text: str, decimal: str, value: float) -> 
 )
 def test_what_is_no_number(text: str) -> None:
     assert parse_number(text) is None
+
+
+def test_a_number_is_written_with_its_unit() -> None:
+    assert [with_unit("5", unit) for unit in ("", "$", "kg", "%")] == ["5", "$5", "5 kg", "5 %"]
 
 
 def test_a_stray_cell_counts_as_missing_and_is_said() -> None:
