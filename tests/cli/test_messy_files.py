@@ -19,6 +19,7 @@ from gpn.tables.explain import explain_rows
 from gpn.tables.files import read_table
 from gpn.tables.model import fit_table
 from gpn.tables.reading import Reading, ReadingWarning
+from gpn.tables.summary import behind_baseline
 from gpn.tables.target import is_class, split_unlabeled, target_numbers
 from tests.cli.command import FIT, Command, done, rows
 
@@ -148,6 +149,21 @@ def test_a_fit_says_how_well_it_predicts_left_out_labels(target: str, tmp_path: 
     else:
         assert fitted["accuracy"] == pytest.approx(measured["accuracy"], abs=0.06)
         assert fitted["majority_accuracy"] < 0.6
+
+
+@pytest.mark.parametrize(
+    ("summary", "said"),
+    [
+        ({"r2": 0.93, "ridge_r2": 0.95}, None),
+        ({"r2": -0.18, "ridge_r2": 0.982}, "R² of -0.180 where ridge regression has 0.982"),
+        ({"nll": 0.5, "majority_nll": 0.7}, None),
+        ({"nll": 0.9, "majority_nll": 0.7}, "NLL of 0.900 where these have 0.700"),
+        ({"seconds": 1.0}, None),
+    ],
+)
+def test_a_fit_that_a_baseline_beats_says_so(summary: dict[str, float], said: str | None) -> None:
+    found = behind_baseline(summary)
+    assert found is None if said is None else said in str(found)
 
 
 @pytest.mark.filterwarnings("ignore:a fit should see unlabeled rows")
