@@ -155,6 +155,7 @@ def test_a_fit_says_how_well_it_predicts_left_out_labels(target: str, tmp_path: 
     ("summary", "said"),
     [
         ({"r2": 0.93, "ridge_r2": 0.95}, None),
+        ({"r2": -0.2, "ridge_r2": -0.01}, None),
         ({"r2": -0.18, "ridge_r2": 0.982}, "R² of -0.180 where ridge regression has 0.982"),
         ({"nll": 0.5, "majority_nll": 0.7}, None),
         ({"nll": 0.9, "majority_nll": 0.7}, "NLL of 0.900 where these have 0.700"),

@@ -73,10 +73,11 @@ def _of_numbers(estimator: Any, x: Array, y: Array, unseen: UnseenLabels) -> dic
 
 def behind_baseline(summary: dict[str, Any]) -> str | None:
     """A sentence for whoever reads the warnings of a fit that a simple baseline beats."""
-    if summary.get("ridge_r2", -np.inf) > summary.get("r2", np.inf) + MAX_R2_BEHIND:
+    ridge_r2, r2 = summary.get("ridge_r2", 0.0), summary.get("r2", np.inf)
+    if ridge_r2 > max(MAX_R2_BEHIND, r2 + MAX_R2_BEHIND):
         return (
             "a fit should predict left-out labels about as well as ridge regression, got an R² of "
-            f"{summary['r2']:.3f} where ridge regression has {summary['ridge_r2']:.3f}; drop "
+            f"{r2:.3f} where ridge regression has {ridge_r2:.3f}; drop "
             "columns that say little, or use ridge regression."
         )
     if summary.get("nll", -np.inf) > summary.get("majority_nll", np.inf):
