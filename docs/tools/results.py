@@ -116,7 +116,8 @@ def readme_worse() -> str:
         f"{best_at(measured[furthest], 'rmse')}. With 50 labels logistic regression has the lower "
         f"NLL on {len(classes_lost)} of 4 class tables ({'; '.join(classes_lost)}). Rows whose "
         "*target* lies beyond the labels' are hard to detect without a pool (AUC "
-        f"{target_auc('none'):.2f}). In Bayesian optimisation with expected improvement, BoTorch's "
+        f"{target_auc('none'):.2f}). Of twelve tables taken as they come, a careful scikit-learn pipeline is ahead on "
+        f"{' and '.join(behind_pipeline()) or 'none'}. In Bayesian optimisation with expected improvement, BoTorch's "
         f"Gaussian process ends with the lower regret on {behind} of {len(regret)} test functions."
     )
 
@@ -174,17 +175,21 @@ def shifts_each() -> str:
 
 def practitioner_text() -> str:
     """The table of the report, and who is behind on which tables."""
-    found = {name: loaded("practitioner", f"{name}.json") for name in practitioner_tables.TABLES}
-    splits = {len(each["seeds"]) for each in found.values()}
-    behind = {
-        name: [each["metrics"][part]["mean"] for part in ("score", "baseline")]
-        for name, each in found.items()
-        if each["metrics"]["score"]["mean"]
-        < each["metrics"]["baseline"]["mean"] - practitioner_tables.NEAR
-    }
-    lost = ", ".join(f"{name} ({a:.3f} against {b:.3f})" for name, (a, b) in behind.items())
-    said = f"Means and standard deviations of {max(splits)} random splits. It is behind on {lost or 'none'}."
+    splits = len(loaded("practitioner", "planes.json")["seeds"])
+    lost = ", ".join(
+        f"{name} ({a:.3f} against {b:.3f})" for name, (a, b) in behind_pipeline().items()
+    )
+    said = f"Means and standard deviations of {splits} random splits. It is behind on {lost or 'none'}."
     return f"{WIDE}{practitioner_tables.report()}\n\n{wrapped(said)}"
+
+
+def behind_pipeline() -> dict[str, tuple[float, float]]:
+    """Our score and that of the pipeline, on the practitioner tables where ours is behind."""
+    scores = {
+        name: (metric("practitioner", name, "score"), metric("practitioner", name, "baseline"))
+        for name in practitioner_tables.TABLES
+    }
+    return {name: (a, b) for name, (a, b) in scores.items() if a < b - practitioner_tables.NEAR}
 
 
 def class_tables() -> str:
