@@ -280,11 +280,11 @@ def report() -> str:
             f"{mean[key]:.3f} ± {std[key]:.3f}" for key in ("score", "baseline", "left_out_score")
         ]
         more = [f"{mean['flagged']:.1%}", f"{mean['fit_seconds']:.0f}"]
-        rows.append([name, table.package, f"{table.target}", metric, *numbers, *more])
+        rows.append([name, table.target, metric, *numbers, *more])
     if not rows:
         raise FileNotFoundError(
             "a report must have result files, got none; try python -m experiments practitioner."
         )
-    heads = ["table", "package", "target", "metric", "gpn", "scikit-learn", "said after the fit"]
+    heads = ["table", "target", "metric", "gpn", "scikit-learn", "said after the fit"]
     count = f"gpn is within 0.02 of the pipeline, or better, on {sum(near)} of {len(near)} tables."
     return harness.markdown([*heads, "flagged", "fit, s"], rows) + f"\n\n{count}"

@@ -28,5 +28,5 @@ def test_a_stopped_run_resumes_and_the_table_has_every_split(
     practitioner_tables.run("mpg", [0, 1, 2])
     assert measured == [0, 1, -1, 2], "splits that were done are not measured again"
     report = practitioner_tables.report()
-    assert "| mpg | pydataset | hwy | R² | 0.900 ± 0.100 | 0.900 ± 0.000 |" in report
+    assert "| mpg | hwy | R² | 0.900 ± 0.100 | 0.900 ± 0.000 |" in report
     assert "on 1 of 1 tables" in report
