@@ -24,10 +24,11 @@ FOLDS = 10
 
 @dataclass(frozen=True)
 class Cell:
-    """Labels, new rows of their distribution, shifted rows, and the pools to learn from."""
+    """Labeled rows, new rows of their distribution, shifted rows, and the pools to learn from."""
 
     shift: str
     labels: Rows
+    targets: Rows
     known: Rows
     shifted: Rows
     pools: dict[str, Rows | None]
@@ -60,9 +61,9 @@ def cells(table: Table, fold: int) -> Iterator[Cell]:
         like = table.x[pool]
         mixed = np.concatenate([like[:half], others[half:]])
         pools = {"none": None, "like": like, "mixed": mixed}
-        yield Cell(shift, table.x[labels], table.x[test], rows, pools)
+        yield Cell(shift, table.x[labels], table.y[labels], table.x[test], rows, pools)
     for shift, is_out in held_out(table, rng):
-        cell = held_out_cell(shift, table.x, (labels, test, pool), is_out)
+        cell = held_out_cell(shift, table, (labels, test, pool), is_out)
         if min(len(cell.known), len(cell.shifted)) >= MIN_ROWS:
             yield cell
 
@@ -102,12 +103,13 @@ def ends(values: Rows, what: str) -> Iterator[tuple[str, Mask]]:
     yield f"bottom of a {what}", values < np.quantile(values, DECILE)
 
 
-def held_out_cell(shift: str, x: Rows, rows: tuple[Rows, Rows, Rows], is_out: Mask) -> Cell:
+def held_out_cell(shift: str, table: Table, rows: tuple[Rows, Rows, Rows], is_out: Mask) -> Cell:
     """Labels without such rows; the mixed pool has those of labels and pool."""
-    labels, test, pool = rows
+    x, (labels, test, pool) = table.x, rows
     like = pool[~is_out[pool]]
     others = np.concatenate([labels[is_out[labels]], pool[is_out[pool]]])
     mixed = np.concatenate([like[: max(len(others), MIN_ROWS)], others])
     pools = {"none": None, "like": x[like], "mixed": x[mixed]}
     known, shifted = test[~is_out[test]], test[is_out[test]]
-    return Cell(shift, x[labels[~is_out[labels]]], x[known], x[shifted], pools)
+    kept = labels[~is_out[labels]]
+    return Cell(shift, x[kept], table.y[kept], x[known], x[shifted], pools)

@@ -1,14 +1,16 @@
-"""Detectors: each is fitted to labels and a pool, and returns a score of rows."""
+"""Detectors: each is fitted to labeled rows and a pool, and returns a score of rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor, IsolationForest
 from sklearn.neighbors import NearestNeighbors
 
+from gpn import GPNRegressor
 from gpn.estimators.ood.detector import Detector
 from gpn.estimators.ood.thresholds import threshold_log_odds
 from gpn.estimators.scaling import Scale
@@ -29,19 +31,32 @@ class Fitted:
 
 @dataclass(frozen=True)
 class ShiftMethod:
-    """fit(labels, pool, seed); `takes_pool` says whether the pool changes anything."""
+    """fit(labels, pool, seed); `takes_pool` says whether the pool changes anything.
+
+    `fit_targets` fits the targets, too: fit_targets(labels, targets, pool, seed).
+    """
 
     fit: Callable[[Rows, Rows | None, int], Fitted]
     takes_pool: bool = False
+    fit_targets: Callable[[Rows, Rows, Rows | None, int], Fitted] | None = None
 
 
 def fit_gpn(labels: Rows, pool: Rows | None, seed: int) -> Fitted:
-    """The detector of `GPNRegressor` and `GPNClassifier`, on rows scaled as there."""
+    """The detector of `GPNClassifier`, which does not look at its classes; rows scaled as there."""
     scale = Scale.robust(labels)
     unlabeled = None if pool is None else scale.apply(pool)
     found = Detector.fit(scale.apply(labels), unlabeled, seed)
     limit = threshold_log_odds(found.reference, 0.05)
     return Fitted(lambda rows: found.log_odds(scale.apply(rows)), limit)
+
+
+def fit_regressor(labels: Rows, targets: Rows, pool: Rows | None, seed: int) -> Fitted:
+    """`GPNRegressor` with its defaults, on one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    model = GPNRegressor(random_state=seed).fit(labels, targets, X_unlabeled=pool)
+    torch.set_num_threads(before)
+    return Fitted(model.ood_score, model.threshold(0.05))
 
 
 def fit_neighbours(labels: Rows, pool: Rows | None, seed: int) -> Fitted:
@@ -90,7 +105,7 @@ def fit_ensemble(labels: Rows, pool: Rows | None, seed: int) -> Fitted:
 
 
 METHODS = {
-    "gpn": ShiftMethod(fit_gpn, takes_pool=True),
+    "gpn": ShiftMethod(fit_gpn, takes_pool=True, fit_targets=fit_regressor),
     "knn": ShiftMethod(fit_neighbours),
     "isolation-forest": ShiftMethod(fit_forest),
     "mahalanobis": ShiftMethod(fit_mahalanobis),

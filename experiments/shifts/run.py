@@ -9,8 +9,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from experiments import harness
-from experiments.shifts.data import POOLS, Cell, Rows, cells, read
-from experiments.shifts.methods import METHODS, Fitted
+from experiments.shifts.data import CLASSES, POOLS, Cell, Rows, cells, read
+from experiments.shifts.methods import METHODS, Fitted, ShiftMethod
 from gpn.estimators.ood.pool import auc
 
 TEST_FOLD = 0
@@ -47,7 +47,9 @@ def measured(table: str, method: str, folder: Path | None) -> tuple[dict[str, fl
             key = hash_of(cell, unlabeled)
             if key not in earlier:
                 started = time.perf_counter()
-                earlier[key] = METHODS[method].fit(cell.labels, unlabeled, 0)
+                earlier[key] = fitted(
+                    METHODS[method], cell, unlabeled, has_classes=table in CLASSES
+                )
                 seconds.append(time.perf_counter() - started)
             found = earlier[key]
             known, shifted = found.score(cell.known), found.score(cell.shifted)
@@ -57,6 +59,13 @@ def measured(table: str, method: str, folder: Path | None) -> tuple[dict[str, fl
             alarms[pool].append(float((known > found.threshold).mean()))
     row |= {f"false_alarms/{pool}": float(np.mean(alarms[pool])) for pool in POOLS}
     return row, float(np.mean(seconds))
+
+
+def fitted(method: ShiftMethod, cell: Cell, pool: Rows | None, *, has_classes: bool) -> Fitted:
+    """By the targets too, where the method takes them and they are numbers."""
+    if method.fit_targets is None or has_classes:
+        return method.fit(cell.labels, pool, 0)
+    return method.fit_targets(cell.labels, cell.targets, pool, 0)
 
 
 def hash_of(cell: Cell, pool: Rows | None) -> tuple[int, bytes]:

@@ -205,7 +205,7 @@ class Estimator(BaseEstimator):
         if self.detector_ is None:
             self.reference_scores_ = np.sort(rule(fit))
         else:
-            self.reference_scores_ = self.detector_.probability(self.detector_.reference)
+            self.reference_scores_ = self.detector_.probability(self._reference_log_odds)
         self.calibration_ = None
 
     def _set_calibration(self, X: Array, scores: Array, X_target: Any) -> None:
@@ -335,13 +335,24 @@ class Estimator(BaseEstimator):
 
     def _label_doubt(self, x: Tensor, numbers: Array) -> Array | None:
         """1 − P(known | x) of the labels `numbers`, by a detector that has not seen them."""
+        odds = self._label_log_odds(x, numbers)
+        return None if odds is None or self.detector_ is None else self.detector_.doubt(odds)
+
+    def _label_log_odds(self, x: Tensor, numbers: Array) -> Array | None:
+        """Log odds of the labels `numbers`, by a detector that has not seen them."""
         detector = self.detector_
         if detector is None or detector.fitted_labels is None:
             return None
         rows = to_numpy(x[:, : self._n_inputs].double())
         if len(detector.fitted_labels.order) != len(rows):
             return None  # copies were taken together
-        return detector.doubt(detector.label_log_odds(rows, numbers))
+        return detector.label_log_odds(rows, numbers)
+
+    @property
+    def _reference_log_odds(self) -> Array:
+        """Log odds of labels that were left out of the fit of their detector."""
+        assert self.detector_ is not None
+        return self.detector_.reference
 
     def _log_odds(self, x: Tensor) -> Array:
         """The detector's log odds at scaled rows."""
@@ -359,7 +370,8 @@ class Estimator(BaseEstimator):
         """How unlike the labeled rows each row is: larger is more unlike.
 
         For tables it is the probability that a row is an outlier, if about a tenth of all rows
-        were: 1 − 1/distance far away, so that rows keep their order up to distances of 10¹⁵. For
+        were: by its columns and, of a regressor, by how probable a label beyond all labels is. It
+        is 1 − 1/distance far away, so that rows keep their order up to distances of 10¹⁵. For
         images, and for fewer than eight labels, it is the posterior's deviation (of classes: the
         variance of probabilities).
         """
@@ -386,8 +398,9 @@ class Estimator(BaseEstimator):
         detector = getattr(self, "detector_", None)
         if detector is None:
             return threshold_of(self.reference_scores_, fpr)
-        warn_of_extrapolation(len(detector.reference), fpr)
-        limit = np.array([threshold_log_odds(detector.reference, fpr)])
+        reference = self._reference_log_odds
+        warn_of_extrapolation(len(reference), fpr)
+        limit = np.array([threshold_log_odds(reference, fpr)])
         return float(detector.probability(limit)[0])
 
     def functions(self, n: int = 1, random_state: Any = 0) -> Callable[[Any], Array]:

@@ -29,6 +29,7 @@ from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.calibration import Calibration
 from gpn.estimators.intervals.label_noise import LabelNoise
 from gpn.estimators.ood.detector import Detector
+from gpn.estimators.ood.label_range import LabelRange
 from gpn.estimators.scaling import Scale
 from gpn.methods.gpn import GPNConfig
 from gpn.saving.encoding import decode, decode_settings, encode
@@ -159,7 +160,13 @@ def _detector_arrays(model: Any) -> dict[str, NDArray[Any]]:
     if detector is None:
         return {}
     stored = {f"detector/{name}": array for name, array in detector.arrays().items()}
-    return stored | {"gate": np.array([model.gate_variance_])}
+    stored["gate"] = np.array([model.gate_variance_])
+    label_range: LabelRange | None = getattr(model, "label_range_", None)
+    if label_range is not None:
+        stored["range/ends"] = np.stack([label_range.low, label_range.high])
+        stored["range/usual"] = np.array([label_range.usual])
+        stored["range/reference"] = label_range.reference
+    return stored
 
 
 def _mean_arrays(model: Any) -> dict[str, NDArray[Any]]:
@@ -290,6 +297,19 @@ def _detector(arrays: Arrays, width: int) -> tuple[Detector | None, float]:
     return Detector.from_arrays(stored, width), variance
 
 
+def _label_range(arrays: Arrays, n_outputs: int) -> LabelRange | None:
+    """The range of the labels; files of older versions have none."""
+    if "range/ends" not in arrays:
+        return None
+    rule = "the range of labels must be two numbers per target, with reference scores in order"
+    low, high = finite_array(rule, arrays["range/ends"], (2, n_outputs))
+    usual = float(finite_array(rule, arrays["range/usual"], (1,))[0])
+    reference = finite_array(rule, arrays["range/reference"], (None,))
+    ordered = len(reference) > 1 and bool((np.diff(reference) >= 0).all())
+    check(bool((low <= high).all()) and 0 < usual <= 1 and ordered, rule, "others")
+    return LabelRange(low, high, usual, reference)
+
+
 def _restore_mean_and_noise(
     model: Any, fields: dict[str, Any], signature: Signature, arrays: Arrays
 ) -> None:
@@ -308,6 +328,9 @@ def _restore_mean_and_noise(
         model.label_noise_ = tuple(
             _label_noise(f"noise/{number}/", arrays, signature.input_shape[0]) for number in outputs
         )
+    model.label_range_ = _label_range(arrays, signature.n_outputs)
+    if model.label_range_ is not None:
+        check("gate" in arrays and model.label_noise_ is not None, "a range needs noise", "none")
 
 
 def _networks(

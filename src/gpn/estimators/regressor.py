@@ -1,6 +1,5 @@
 """Regressors: one target or several, in the units of the data."""
 
-import math
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -26,7 +25,6 @@ from gpn.estimators.closed_form.choice import (
     MAX_CROSS_VALIDATED,
     Choice,
     choose,
-    cross_validated,
     warn_of_edge,
 )
 from gpn.estimators.closed_form.mean import FOLDS, MeanModel
@@ -35,6 +33,7 @@ from gpn.estimators.intervals.calibration import MIN_STD, calibrated_interval, l
 from gpn.estimators.intervals.conformal import interval_scores
 from gpn.estimators.intervals.distribution import LabelDistribution
 from gpn.estimators.intervals.label_noise import LabelNoise, Residuals, learn_label_noise
+from gpn.estimators.ood.label_range import LabelRange, Spread
 from gpn.estimators.scaling import Scale, warn_of_target_sentinels
 from gpn.estimators.thresholds import Fit, ThresholdRule, unseen_labels
 from gpn.estimators.validation import repeated_rows, weighted_rows
@@ -87,11 +86,14 @@ class Regressor(RegressorMixin, Estimator):
         y_scale_: the scale of each target. n_targets_: how many there are.
         label_noise_: how labels scatter about the posterior, for each target; None where no label
         was left to see it.
+        label_range_: the range of the labels, for the OOD score; None where the scatter is unknown,
+        or nearly all rows are copies of others.
     """
 
     y_scale_: Scale
     n_targets_: int
     label_noise_: tuple[LabelNoise, ...] | None
+    label_range_: LabelRange | None
     _flat: bool  # whether y had no axis of targets
     _weights: Tensor | None = None  # of labels during a fit in closed form
 
@@ -213,7 +215,7 @@ class Regressor(RegressorMixin, Estimator):
         lower, upper = self._interval(x, level, found)
         score = _variance_score(found.variance)
         if self.detector_ is not None and odds is not None:
-            score = self.detector_.probability(odds)
+            score = self.detector_.probability(self._score_log_odds(x, odds, found))
         std = self._std(self._gated_variance(found))
         is_ood = (score > limit) | self._unseen(X)
         return Prediction(self._to_units(found.mean), std, lower, upper, score, is_ood)
@@ -244,6 +246,40 @@ class Regressor(RegressorMixin, Estimator):
             known = torch.from_numpy(1 - self.detector_.doubt(log_odds))
         return RowMoments(mean, variance, known[:, None].to(mean.device))
 
+    def _scores(self, x: Tensor) -> Array:
+        if self.detector_ is None or self.label_range_ is None:
+            return super()._scores(x)
+        odds = self._log_odds(x)
+        found = RowMoments(*self.posterior_.moments(x), torch.ones(len(x), 1))
+        return self.detector_.probability(self._score_log_odds(x, odds, found))
+
+    def _score_log_odds(self, x: Tensor, odds: Array, found: RowMoments) -> Array:
+        """The detector's log odds, and what labels that may lie beyond all labels add to them."""
+        if self.label_range_ is None:
+            return odds
+        total: Array = odds + self.label_range_.log_odds(self._spread(x, found))
+        return total
+
+    def _spread(self, x: Tensor, found: RowMoments) -> Spread:
+        """The distribution of scaled labels at scaled rows that are known."""
+        rows, variances = to_numpy(x.double()), to_numpy(found.variance.double())
+        columns = zip(self._noise, variances.T, strict=True)
+        scale = np.stack([noise.scale(rows, column) for noise, column in columns], axis=1)
+        freedom = np.array([noise.freedom for noise in self._noise])
+        return Spread(to_numpy(found.mean.double()), scale, freedom)
+
+    @property
+    def _noise(self) -> tuple[LabelNoise, ...]:
+        """The scatter of each target's labels; without one, the noise of the posterior."""
+        if self.label_noise_ is not None:
+            return self.label_noise_
+        return (LabelNoise((self.posterior_.noise_std or 0.0) ** 2),) * self.n_targets_
+
+    @property
+    def _reference_log_odds(self) -> Array:
+        label_range = getattr(self, "label_range_", None)
+        return super()._reference_log_odds if label_range is None else label_range.reference
+
     def _prior_variance(self, variance: Outputs) -> Outputs:
         """v₀ of unknown rows: never less than the posterior's own variance."""
         return variance.clamp_min(self.gate_variance_)
@@ -257,19 +293,12 @@ class Regressor(RegressorMixin, Estimator):
 
     def _distribution(self, x: Tensor, found: RowMoments) -> LabelDistribution:
         """The same at scaled rows, in the units of the data."""
-        variances = to_numpy(found.variance.double())
-        noise = self.label_noise_
-        if noise is None:
-            known = LabelNoise((self.posterior_.noise_std or 0.0) ** 2)
-            noise = (known,) * self.n_targets_
-        columns = zip(noise, variances.T, strict=True)
-        rows = to_numpy(x.double())
-        scale = np.stack([each.scale(rows, column) for each, column in columns], axis=1)
-        freedom = np.broadcast_to([each.freedom for each in noise], scale.shape)
+        spread = self._spread(x, found)
+        scale = spread.scale
         location = self._to_units(found.mean.double())
-        parts = [scale * self.y_scale_.scale, freedom]
+        parts = [scale * self.y_scale_.scale, np.broadcast_to(spread.freedom, scale.shape)]
         if self.detector_ is not None and self._has_gate:
-            noises = np.array([each.noise_variance for each in noise])
+            noises = np.array([each.noise_variance for each in self._noise])
             other = np.sqrt(to_numpy(self._prior_variance(found.variance.double())) + noises)
             parts.append(np.broadcast_to(to_numpy(found.known.double()), scale.shape))
             parts.append(np.maximum(other, scale) * self.y_scale_.scale)
@@ -314,6 +343,7 @@ class Regressor(RegressorMixin, Estimator):
         return mean.double(), scaled.to(mean.device)
 
     def _finish(self, fit: Fit, rule: ThresholdRule, unseen: Array) -> None:
+        self.label_range_ = None
         super()._finish(fit, rule, unseen)
         self.gate_variance_ = prior_variance(self.posterior_, fit.task.x_obs)
         self.label_noise_ = None
@@ -325,6 +355,19 @@ class Regressor(RegressorMixin, Estimator):
             found, others = self.posterior_.fit_report.unseen, self.posterior_.fit_report.left_out
         if found is not None and len(found.rows) >= MIN_NOISE_LABELS:
             self.label_noise_ = self._learnt_noise(fit.task, found, others)
+            self.label_range_ = self._learnt_range(fit.task, found)
+        if self.label_range_ is not None and self.detector_ is not None:
+            self.reference_scores_ = self.detector_.probability(self.label_range_.reference)
+
+    def _learnt_range(self, task: Task, unseen: UnseenLabels) -> LabelRange | None:
+        """The range of the labels, and the scores of those that were left out."""
+        rows = unseen.rows.cpu()
+        odds = self._label_log_odds(task.x_obs, to_numpy(rows))
+        if odds is None:
+            return None
+        found = RowMoments(unseen.mean.cpu(), unseen.variance.cpu(), torch.ones(len(rows), 1))
+        spread = self._spread(task.x_obs.cpu()[rows], found)
+        return LabelRange.of(to_numpy(task.y_obs.double()), to_numpy(rows), spread, odds)
 
     def _learnt_noise(
         self, task: Task, unseen: UnseenLabels, others: UnseenLabels | None
@@ -334,7 +377,7 @@ class Regressor(RegressorMixin, Estimator):
         noise = None if noise_std is None else noise_std**2
         prior = getattr(getattr(self.posterior_, "config", None), "prior", None)
         n_parameters = 0
-        if isinstance(prior, ARDPrior) and len(unseen.rows) > MAX_CROSS_VALIDATED:
+        if isinstance(prior, ARDPrior) and len(task.x_obs) > MAX_CROSS_VALIDATED:
             n_parameters = len(set(prior.column_scales))
         columns = self._residuals(task, unseen, has_gate=self._has_gate)
         more = [None] * task.n_outputs if others is None else self._residuals(task, others)
@@ -519,9 +562,8 @@ class GPNRegressor(GPNOptions, Regressor):
         assert isinstance(self.posterior_, GPNPosterior)
         report = replace(self.posterior_.fit_report, at_edge=found.learnt.at_edge)
         warn_of_edge(found.learnt)
-        says_something = math.isfinite(found.score)
-        if says_something and MIN_NOISE_LABELS <= len(targets) <= MAX_CROSS_VALIDATED:
-            report = replace(report, unseen=cross_validated(found, targets))
+        if found.unseen is not None and len(targets) >= MIN_NOISE_LABELS:
+            report = replace(report, unseen=found.unseen)
         return report
 
     def _scaled(self, X: Array) -> Tensor:

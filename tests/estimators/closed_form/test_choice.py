@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LinearRegression
 
 from gpn.core.priors import ard_evidence
-from gpn.estimators.closed_form.choice import LABELS_PER_EXTREME, _usual_square
+from gpn.estimators.closed_form.choice import LABELS_PER_EXTREME, _usual_square, choose
+from gpn.estimators.closed_form.groups import category_groups
+from gpn.estimators.closed_form.mean import folds_of, nested_predictions
 from gpn.methods.gpn.model.kernel_generator import condition_exactly
 
 
@@ -29,3 +32,43 @@ def test_narrow_scales_predict_noisy_lines_better(monkeypatch: pytest.MonkeyPatc
     narrow = error()
     monkeypatch.setattr(ard_evidence, "LOG_SCALE_STD", ard_evidence.WIDE_LOG_SCALE_STD)
     assert narrow < error()
+
+
+def test_scales_that_follow_the_noise_are_not_chosen() -> None:
+    """Left-out labels that the search for scales has seen would prefer a scale for each column."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(120, 12))
+    y = np.tanh(x.mean(1, keepdims=True) * 3) + rng.normal(0, 0.7, (120, 1))
+    y = (y - y.mean()) / y.std()
+    found = choose(x, torch.from_numpy(x), torch.from_numpy(y), None, lambda: None)
+    assert found.complexity < 2
+
+
+def test_left_out_labels_do_not_change_what_predicts_them() -> None:
+    """Not through the prior's scales, nor through the mean model's predictions of other rows."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 2)), rng.normal(size=(60, 1))
+    folds = folds_of(x)
+    for number, (_, fold) in enumerate(folds):
+        changed = y.copy()
+        changed[fold] += 5.0
+        before, after = (
+            nested_predictions(x, targets, LinearRegression(), len(folds))
+            for targets in (y, changed)
+        )
+        np.testing.assert_allclose(before[number], after[number])
+        assert not np.allclose(before[number - 1], after[number - 1])
+
+
+def test_a_category_has_one_scale() -> None:
+    colour = np.eye(3)[[0, 1, 2, 0, 1]]
+    flag = np.array([1.0, 0, 0, 1, 1])[:, None]
+    pair = np.concatenate([flag, 1 - flag], axis=1)
+    number = np.array([0.0, 1, 0.5, 0, 1])[:, None]
+    X = np.concatenate([number, colour, flag, pair], axis=1)
+    assert category_groups(X) == (0, 1, 1, 1, 2, 3, 3)
+    assert category_groups(np.zeros((4, 2))) == (0, 1)
+    x, y = torch.from_numpy(X), torch.tensor([[1.0], [2], [0], [1], [3]], dtype=torch.float64)
+    found = choose(X, x, y, None, lambda: None)
+    scales = found.learnt.prior.column_scales
+    assert scales[1] == scales[2] == scales[3]

@@ -29,7 +29,8 @@ def networks_for_few_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (mean, closed_form):
         monkeypatch.setattr(module, "MAX_EXACT_LABELS", 200)
     monkeypatch.setattr(closed_form, "LANDMARKS", 30)
-    monkeypatch.setattr(choice, "MAX_SCORED_LABELS", 60)
+    monkeypatch.setattr(choice, "MAX_SCORED_LABELS", 40)
+    monkeypatch.setattr(choice, "MAX_CROSS_VALIDATED", 200)
     monkeypatch.setattr(networks, "MIN_STEPS", 800)
 
 

@@ -64,11 +64,13 @@ def learn_ard_prior(
     scales_only: bool = False,
     activation: str = "erf",
     weights: Float[Tensor, "n"] | None = None,
+    steps: int = STEPS,
 ) -> LearntPrior:
     """The prior of the largest evidence for labels of about unit variance.
 
     Columns of one group share a scale (`groups` has a number per column): those of one category.
-    A search may `start` from an earlier answer, also one for fewer columns. With `scales_only`
+    A search may `start` from an earlier answer, also one for fewer columns, and then takes `steps`.
+    With `scales_only`
     only scales and noise are free, as in BoTorch's `SingleTaskGP`: for very few labels. A label of
     weight c has the noise σ²/c.
     """
@@ -88,12 +90,14 @@ def learn_ard_prior(
     point = search.start(start)
     if scales_only:
         return search.answer(search.best_of(point, FIRST_STEPS + 2 * STEPS))
-    steps = STEPS + (n_scales // SCALES_PER_STEP if is_wide else 0)
-    if start is None and len(x) > 1.5 * MAX_FIRST_LABELS:
+    if start is not None:
+        return search.answer(search.run(point, steps))
+    last_steps = STEPS + (n_scales // SCALES_PER_STEP if is_wide else 0)
+    if len(x) > 1.5 * MAX_FIRST_LABELS:
         few = order[:MAX_FIRST_LABELS]
         point = _Search(x[few], y[few], options, each[few]).run(point, FIRST_STEPS)
-        return search.answer(search.run(point, steps))
-    return search.answer(search.run(point, STEPS if start is not None else FIRST_STEPS + steps))
+        return search.answer(search.run(point, last_steps))
+    return search.answer(search.run(point, FIRST_STEPS + last_steps))
 
 
 def usual_prior(n_columns: int, mean_columns: int = 0) -> LearntPrior:

@@ -7,6 +7,7 @@ how far they can be trusted; a new row gets the mean prediction of all folds.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -78,10 +79,11 @@ def cross_fit(
     seen = np.setdiff1d(np.arange(len(X)), unseen)
     folds = [(seen[rest], seen[fold]) for rest, fold in folds_of(X[seen])]
     has_networks = model is None and len(X) > MAX_EXACT_LABELS
+    kind = boosted_trees(len(X)) if model is None else model
     predicted, fitted = np.zeros_like(y), []
     each = np.ones(len(X)) if weights is None else weights
     for rest, fold in folds:
-        fitted.append(_fitted(X[rest], y[rest], model, len(X), each[rest]))
+        fitted.append(_fitted(X[rest], y[rest], kind, each[rest]))
         predicted[fold] = _predicted(fitted[-1], X[fold])
         on_step()
     if len(unseen):
@@ -105,6 +107,31 @@ def cross_fit(
     return _weighted(both, shares), MeanModel(trees=trees, networks=networks, weights=shares)
 
 
+def nested_predictions(
+    X: Array, y: Rows, model: Any, n_left_out: int, weights: Rows | None = None
+) -> Rows:
+    """What `cross_fit` would predict without the labels of fold k ``(k, n, o)``, for the first k.
+
+    A row near a left-out label is else predicted by a model that knows this label, which tells it
+    to whoever compares the row's own label with its prediction. Each model leaves out two folds:
+    a row of fold i has the prediction of that without folds i and k, a row of fold k the mean of
+    all that leave it out.
+    """
+    folds = [fold for _, fold in folds_of(X)]
+    kind = boosted_trees(len(X)) if model is None else model
+    each = np.ones(len(X)) if weights is None else weights
+    pairs = [(i, k) for i, k in combinations(range(len(folds)), 2) if i < n_left_out]
+    found, every = np.zeros((len(folds), *y.shape)), np.arange(len(X))
+    for i, k in pairs:
+        rest = np.setdiff1d(every, np.concatenate([folds[i], folds[k]]))
+        models = _fitted(X[rest], y[rest], kind, each[rest])
+        for one, other in ((i, k), (k, i)):
+            predicted = _predicted(models, X[folds[one]])
+            found[other][folds[one]] = predicted
+            found[one][folds[one]] += predicted / (len(folds) - 1)
+    return found[:n_left_out]
+
+
 def folds_of(X: Array) -> list[tuple[Index, Index]]:
     """The other rows, and the rows, of each fold; copies of a row share a fold.
 
@@ -119,11 +146,11 @@ def folds_of(X: Array) -> list[tuple[Index, Index]]:
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(fold.max() + 1)]
 
 
-def _fitted(X: Array, y: Rows, model: Any, n_labels: int, weights: Rows) -> list[Any]:
-    """A model for each target; None is boosted trees."""
-    models = [boosted_trees(n_labels) if model is None else clone(model) for _ in y.T]
-    with few_threads(n_labels):
-        has_weights = bool((weights != 1).any()) and has_fit_parameter(models[0], "sample_weight")
+def _fitted(X: Array, y: Rows, kind: Any, weights: Rows) -> list[Any]:
+    """A model for each target."""
+    models = [clone(kind) for _ in y.T]
+    with few_threads(len(X)):
+        has_weights = bool((weights != 1).any()) and has_fit_parameter(kind, "sample_weight")
         options = {"sample_weight": weights} if has_weights else {}
         return [one.fit(X, targets, **options) for one, targets in zip(models, y.T, strict=True)]
 
