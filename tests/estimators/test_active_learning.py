@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from gpn.core.posterior.base import sample_covariance_root
-from gpn.estimators.active_learning import reduce_variance
+from gpn.estimators.active_learning import reduce_exact_variance, reduce_variance
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -29,16 +29,30 @@ def test_each_pick_is_the_best_next_one_by_the_exact_posterior(noise: float) -> 
     x = torch.rand(30, 2, generator=seeded(1), dtype=torch.float64)
     covariance = torch.exp(-8 * torch.cdist(x, x) ** 2) + 1e-6 * torch.eye(30)
     picked = reduce_variance(cholesky(covariance), 5, noise).tolist()
+    assert reduce_exact_variance(covariance[None], 5, noise).tolist() == picked
     for k in range(5):
         options = {i: left_over(covariance, [*picked[:k], i], noise) for i in range(30)}
         best = min(v for i, v in options.items() if i not in picked[:k])
         assert options[picked[k]] == pytest.approx(best, rel=1e-6)
 
 
+def test_noisy_labels_teach_less() -> None:
+    """Of rows that are alike, the one with the least noise is chosen, by the exact posterior."""
+    covariance = torch.full((4, 4), 0.9, dtype=torch.float64) + 0.1 * torch.eye(4)
+    noise = torch.tensor([3.0, 0.1, 1.0, 2.0], dtype=torch.float64)
+    assert reduce_variance(cholesky(covariance), 1, noise).tolist() == [1]
+    same = torch.full((4,), 0.5, dtype=torch.float64)
+    assert torch.equal(
+        reduce_variance(cholesky(covariance), 3, same),
+        reduce_variance(cholesky(covariance), 3, 0.5),
+    )
+
+
 def test_several_outputs_count_together() -> None:
     wide, narrow = torch.diag(torch.tensor([1.0, 4.0, 2.0])), torch.diag(torch.tensor([9.0, 1, 1]))
     both = torch.cat([cholesky(c.double()) for c in (wide, narrow)])
     assert reduce_variance(both, 3, 0.1).tolist() == [0, 1, 2]
+    assert reduce_exact_variance(both.mT @ both, 3, 0.1).tolist() == [0, 1, 2]
 
 
 def test_a_batch_does_not_ask_twice_for_the_same() -> None:

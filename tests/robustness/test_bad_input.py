@@ -76,6 +76,7 @@ PICKS: list[Case] = [
     (acquisition.reduce_variance, (ROWS, 1), wants("root", "o, s, n", "4, 2")),
     (acquisition.reduce_variance, (DRAWS, 0), r"rows to pick must be a whole number .*got 0"),
     (acquisition.reduce_variance, (DRAWS, 1, -1.0), r"must not be negative, got .*=-1"),
+    (acquisition.reduce_exact_variance, (ROWS, 1), wants("covariance", "o, n, n", "4, 2")),
     (diagnostics.split_rhat, (ROWS,), wants("chains", "c, t, q", "4, 2")),
     (diagnostics.split_rhat, (DRAWS[:, :3],), r"at least 4 draws each, got 3"),
     (diagnostics.effective_sample_size, (FLAT,), wants("chains", "c, t, q", "4,")),

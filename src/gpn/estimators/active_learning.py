@@ -1,4 +1,8 @@
-"""Which rows to label next: a greedy choice, each given those picked before it."""
+"""Which rows to label next: a greedy choice, each given those picked before it.
+
+A label at row i leaves the covariance  C − C_·i C_i· / (C_ii + σ_i²),  so that the summed variance
+falls by the gain  Σ_j C_ji² / (C_ii + σ_i²),  summed over outputs. C is conditioned on each pick.
+"""
 
 import torch
 from jaxtyping import Float, Int
@@ -9,28 +13,65 @@ from gpn.core.checks import require_count, require_shapes
 Root = Float[Tensor, "o s n"]
 
 
-def reduce_variance(root: Root, count: int, noise_variance: float = 0.0) -> Int[Tensor, "count"]:
+def reduce_variance(
+    root: Root, count: int, noise_variance: float | Float[Tensor, "n"] = 0.0
+) -> Int[Tensor, "count"]:
     """Rows whose labels would lower the summed variance of all rows most, one after the other.
 
-    With C = LᵀL (`posterior.covariance_root`) a label at i leaves  C − C_·i C_i· / (C_ii + σ²),  so
-    that the gain is  Σ_j C_ji² / (C_ii + σ²),  summed over outputs. C is conditioned on each pick.
+    By a root with C = LᵀL (`posterior.covariance_root`) of fewer lines than rows. The noise of
+    labels may differ from row to row.
     """
     require_shapes(root=(root, "o s n"))
-    if not noise_variance >= 0:
-        raise ValueError(f"the noise of labels must not be negative, got {noise_variance=}.")
-    noise = max(noise_variance, 1e-6 * float(root.square().sum(1).mean()))
+    noise = _positive_noise(noise_variance, root.square().sum(1))
     free = torch.ones(root.shape[2], dtype=torch.bool, device=root.device)
     picked: list[int] = []
     for _ in range(min(require_count("the number of rows to pick", count), root.shape[2])):
         row = int(_gains(root, noise).masked_fill(~free, -1.0).argmax())
         free[row] = False
         picked.append(row)
-        root = _conditioned(root, row, noise)
+        root = _conditioned(root, row, float(noise[row]))
     return torch.tensor(picked, dtype=torch.long)
 
 
-def _gains(root: Root, noise: float) -> Float[Tensor, "n"]:
-    """Σ_j C_ji² / (C_ii + σ²) = ‖Lᵀ(L c_i)‖² / …, without the n × n matrix."""
+def reduce_exact_variance(
+    covariance: Float[Tensor, "o n n"],
+    count: int,
+    noise_variance: float | Float[Tensor, "n"] = 0.0,
+) -> Int[Tensor, "count"]:
+    """The same by the covariance itself.
+
+    A covariance from a few hundred draws is no substitute: its spurious correlations, of
+    1/√draws with each of thousands of rows, outweigh the true ones.
+    """
+    require_shapes(covariance=(covariance, "o n n"))
+    noise = _positive_noise(noise_variance, covariance.diagonal(dim1=1, dim2=2))
+    left, n = covariance.clone(), covariance.shape[-1]
+    free = torch.ones(n, dtype=torch.bool, device=covariance.device)
+    picked: list[int] = []
+    for _ in range(min(require_count("the number of rows to pick", count), n)):
+        squares = torch.linalg.vector_norm(left, dim=1).square()
+        gains = (squares / (left.diagonal(dim1=1, dim2=2) + noise)).sum(0)
+        row = int(gains.masked_fill(~free, -1.0).argmax())
+        free[row] = False
+        picked.append(row)
+        for matrix in left:
+            column = matrix[:, row].clone()
+            matrix.addr_(column, column, alpha=-1 / float(column[row] + noise[row]))
+    return torch.tensor(picked, dtype=torch.long)
+
+
+def _positive_noise(
+    noise_variance: float | Float[Tensor, "n"], variance: Float[Tensor, "o n"]
+) -> Float[Tensor, "n"]:
+    """The noise of each row's label, a millionth of the mean variance at least."""
+    noise = torch.as_tensor(noise_variance, dtype=variance.dtype, device=variance.device)
+    if not bool((noise >= 0).all()):
+        raise ValueError(f"the noise of labels must not be negative, got {noise_variance=}.")
+    return noise.clamp_min(1e-6 * float(variance.mean())).expand(variance.shape[1])
+
+
+def _gains(root: Root, noise: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    """Σ_j C_ji² / (C_ii + σ_i²) = ‖Lᵀ(L c_i)‖² / …, without the n × n matrix."""
     small = root @ root.mT
     lengths = (root * (small @ root)).sum(1)
     return (lengths / (root.square().sum(1) + noise)).sum(0)

@@ -16,9 +16,9 @@ from gpn.core.posterior.base import Posterior
 from gpn.core.posterior.gaussian import GaussianPosterior
 from gpn.core.priors.ard import ARDPrior
 from gpn.core.task import Task
-from gpn.core.types import Outputs
+from gpn.core.types import Outputs, as_generator
 from gpn.core.warnings import GPNWarning, warn_caller
-from gpn.estimators.active_learning import reduce_variance
+from gpn.estimators.active_learning import reduce_exact_variance, reduce_variance
 from gpn.estimators.base import Array, Estimator, NamedMethod, as_seed, loadable, to_numpy
 from gpn.estimators.chunks import in_chunks
 from gpn.estimators.closed_form.choice import (
@@ -39,14 +39,16 @@ from gpn.estimators.thresholds import Fit, ThresholdRule, unseen_labels
 from gpn.estimators.validation import repeated_rows, weighted_rows
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.methods.gpn.fit_report import FitReport, UnseenLabels
+from gpn.methods.gpn.posterior import ClosedFormPosterior
 from gpn.training.checkpoint import CheckpointLike
 from gpn.training.config import TrainConfig
 from gpn.training.progress import progress_bar
 from gpn.training.torch_state import one_thread
 
-MAX_CANDIDATES = 20_000
+MAX_CANDIDATES, MAX_EXACT_CANDIDATES = 20_000, 3000
 ROOT_DRAWS = 200
 MIN_NOISE_LABELS = 10
+MIN_NOISE_SHARE = 0.1  # of the posterior's noise, where labels scatter less than it says
 MAX_PRIOR_ROWS = 200
 MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE = 2.0, 4.0
 MAX_ONE_THREAD_LABELS = 1000
@@ -406,13 +408,37 @@ class Regressor(RegressorMixin, Estimator):
         return self._to_samples(self._draws(self._inputs(X), n_samples, as_seed(random_state)))
 
     def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
-        """The numbers of the `n` rows whose labels would leave the least variance in the pool."""
+        """The numbers of the `n` rows whose labels would leave the least variance in the pool.
+
+        A label teaches less where labels scatter more.
+        """
         x = self._inputs(X_pool)
-        scores = torch.from_numpy(self._ood_scores(self.posterior_, x))
-        rows = scores.topk(min(len(scores), max(MAX_CANDIDATES, n))).indices.sort().values
+        is_exact = isinstance(self.posterior_, ClosedFormPosterior)
+        rows = self._candidates(x, max(MAX_EXACT_CANDIDATES if is_exact else MAX_CANDIDATES, n))
+        noise = self._noise_variance(x[rows]).to(x.device)
+        if is_exact:
+            covariance = self.posterior_.covariance(x[rows])[:1].double()  # the same for all
+            return to_numpy(rows[reduce_exact_variance(covariance, n, noise).to(rows.device)])
         root = self.posterior_.covariance_root(x[rows], ROOT_DRAWS).cpu().double()
-        picked = reduce_variance(root, n, (self.posterior_.noise_std or 0.0) ** 2)
-        return to_numpy(rows[picked])
+        return to_numpy(rows[reduce_variance(root, n, noise)])
+
+    def _candidates(self, x: Tensor, count: int) -> Tensor:
+        """Of too many rows those of the largest variance, a third, and a random choice."""
+        if len(x) <= count:
+            return torch.arange(len(x))
+        scores = torch.from_numpy(self._ood_scores(self.posterior_, x))
+        most = scores.topk(count // 3).indices
+        others = torch.randperm(len(x), generator=as_generator(0))
+        others = others[~torch.isin(others, most)][: count - len(most)]
+        return torch.cat([most, others]).sort().values
+
+    def _noise_variance(self, x: Tensor) -> Tensor:
+        """The noise of a label at scaled rows ``(n,)``, the mean over targets."""
+        variance = self.posterior_.variance(x)
+        found = RowMoments(torch.zeros_like(variance), variance, torch.ones(len(x), 1))
+        noise = self._spread(x, found).scale ** 2 - to_numpy(variance.double())
+        least = (self.posterior_.noise_std or 0.0) ** 2 * MIN_NOISE_SHARE
+        return torch.from_numpy(noise.mean(1)).clamp_min(least)
 
     def _ood_scores(self, posterior: Posterior, x: Tensor) -> Array:
         return _variance_score(posterior.variance(x))
