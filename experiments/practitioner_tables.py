@@ -2,10 +2,11 @@
 
     python -m experiments practitioner
 
-A table is taken as its package has it; the lines of a random fifth of its rows are for testing. The
+A table is taken as its package has it; each split tests on a random fifth of its rows. The
 baseline is a scikit-learn pipeline whose author has looked at the table: it knows which columns are
 dates and which say nothing. Boosting or a linear model, whichever is better by cross-validation.
-Results are `results/practitioner/<table>.json`. Needs `pip install gpn[practitioner]`.
+Each split is stored as it ends (`runs/`), so that a run that was stopped resumes. Results are
+`results/practitioner/<table>.json`. Needs `pip install gpn[practitioner]`.
 """
 
 import argparse
@@ -94,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "action", nargs="?", choices=("run", "report"), default="run", help="run, or only report"
     )
     parser.add_argument("--tables-only", choices=TABLES, metavar="NAME", nargs="+")
-    parser.add_argument("--seeds", type=int, default=3, help="random splits of each table")
+    parser.add_argument("--seeds", type=int, default=5, help="random splits of each table")
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -106,18 +107,27 @@ def execute(options: argparse.Namespace) -> None:
 
 def run(name: str, seeds: list[int]) -> str:
     """Every split of one table; returns the path of the result."""
-    rows, notes = [], []
-    for seed in seeds:
-        found, notes = _measured(name, seed)
-        rows.append(found)
+    splits = [_one_split(name, seed) for seed in seeds]
+    rows = [split["metrics"] for split in splits]
     seconds = {"fit": sum(row["fit_seconds"] for row in rows)}
     table = TABLES[name]
     config = {"package": table.package, "file": table.file, "target": table.target}
     return str(
         harness.write_result(
-            "practitioner", name, config, seeds, rows, seconds, extra={"notes": notes}
+            "practitioner", name, config, seeds, rows, seconds, extra={"notes": splits[-1]["notes"]}
         )
     )
+
+
+def _one_split(name: str, seed: int) -> dict[str, Any]:
+    """Metrics and notes of one split, or those of an earlier run."""
+    path = harness.RESULTS / "practitioner" / "runs" / f"{name}-{seed}.json"
+    found = harness.load(path)
+    if found is None:
+        metrics, notes = _measured(name, seed)
+        found = {"metrics": metrics, "notes": notes}
+        harness.save(path, found)
+    return found
 
 
 def lines_of(table: Table) -> tuple[str, list[str]]:
@@ -265,13 +275,16 @@ def report() -> str:
         mean = {key: value["mean"] for key, value in found["metrics"].items()}
         near.append(mean["score"] >= mean["baseline"] - NEAR)
         metric = "accuracy" if table.is_class else "R²"
-        numbers = [f"{mean[key]:.3f}" for key in ("score", "baseline", "left_out_score")]
+        std = {key: value["std"] for key, value in found["metrics"].items()}
+        numbers = [
+            f"{mean[key]:.3f} ± {std[key]:.3f}" for key in ("score", "baseline", "left_out_score")
+        ]
         more = [f"{mean['flagged']:.1%}", f"{mean['fit_seconds']:.0f}"]
-        rows.append([name, table.package, f"{table.target}", metric, *numbers, *more])
+        rows.append([name, table.target, metric, *numbers, *more])
     if not rows:
         raise FileNotFoundError(
             "a report must have result files, got none; try python -m experiments practitioner."
         )
-    heads = ["table", "package", "target", "metric", "gpn", "scikit-learn", "said after the fit"]
+    heads = ["table", "target", "metric", "gpn", "scikit-learn", "said after the fit"]
     count = f"gpn is within 0.02 of the pipeline, or better, on {sum(near)} of {len(near)} tables."
     return harness.markdown([*heads, "flagged", "fit, s"], rows) + f"\n\n{count}"

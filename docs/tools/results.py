@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments import classes, optimisation, practitioner_tables
+from experiments import classes, harness, optimisation, practitioner_tables
 from experiments.fidelity import reach
 from experiments.fidelity import report as fidelity
 from experiments.paper import table as paper
@@ -22,6 +22,15 @@ from experiments.tables import report as tables
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n)(.*?)(<!-- end of results -->)", re.DOTALL)
+MODERN = {
+    "gpn": "GPN, pool half of SVHN",
+    "gpn-synthetic": "GPN, pool without OOD images",
+    "plain": "plain training",
+    "outlier-exposure": "outlier exposure",
+    "gpn-wild-0.1": "GPN, half of the labels, pool 10 % OOD",
+    "gpn-wild-0.01": "GPN, half of the labels, pool 1 % OOD",
+    "plain-wild": "plain training, half of the labels",
+}
 WIDE = '<div class="numbers" markdown></div>\n\n'
 
 
@@ -107,7 +116,8 @@ def readme_worse() -> str:
         f"{best_at(measured[furthest], 'rmse')}. With 50 labels logistic regression has the lower "
         f"NLL on {len(classes_lost)} of 4 class tables ({'; '.join(classes_lost)}). Rows whose "
         "*target* lies beyond the labels' are hard to detect without a pool (AUC "
-        f"{target_auc('none'):.2f}). In Bayesian optimisation with expected improvement, BoTorch's "
+        f"{target_auc('none'):.2f}). Of twelve tables taken as they come, a careful scikit-learn pipeline is ahead on "
+        f"{' and '.join(behind_pipeline()) or 'none'}. In Bayesian optimisation with expected improvement, BoTorch's "
         f"Gaussian process ends with the lower regret on {behind} of {len(regret)} test functions."
     )
 
@@ -165,17 +175,21 @@ def shifts_each() -> str:
 
 def practitioner_text() -> str:
     """The table of the report, and who is behind on which tables."""
-    found = {name: loaded("practitioner", f"{name}.json") for name in practitioner_tables.TABLES}
-    splits = {len(each["seeds"]) for each in found.values()}
-    behind = {
-        name: [each["metrics"][part]["mean"] for part in ("score", "baseline")]
-        for name, each in found.items()
-        if each["metrics"]["score"]["mean"]
-        < each["metrics"]["baseline"]["mean"] - practitioner_tables.NEAR
-    }
-    lost = ", ".join(f"{name} ({a:.3f} against {b:.3f})" for name, (a, b) in behind.items())
-    said = f"It is behind on {lost}. Random splits of each table: {max(splits)}."
+    splits = len(loaded("practitioner", "planes.json")["seeds"])
+    lost = ", ".join(
+        f"{name} ({a:.3f} against {b:.3f})" for name, (a, b) in behind_pipeline().items()
+    )
+    said = f"Means and standard deviations of {splits} random splits. It is behind on {lost or 'none'}."
     return f"{WIDE}{practitioner_tables.report()}\n\n{wrapped(said)}"
+
+
+def behind_pipeline() -> dict[str, tuple[float, float]]:
+    """Our score and that of the pipeline, on the practitioner tables where ours is behind."""
+    scores = {
+        name: (metric("practitioner", name, "score"), metric("practitioner", name, "baseline"))
+        for name in practitioner_tables.TABLES
+    }
+    return {name: (a, b) for name, (a, b) in scores.items() if a < b - practitioner_tables.NEAR}
 
 
 def class_tables() -> str:
@@ -191,6 +205,55 @@ against SVHN (0.96 and 75.8 %).""")
 
 def paper_table(task: str) -> Callable[[], str]:
     return lambda: f"{WIDE}{paper.table(task)}\n"
+
+
+def modern_text() -> str:
+    """Accuracy, calibration and detection with a residual network, and where plain training wins."""
+
+    def of(method: str, name: str) -> float:
+        return metric("cifar10-modern", method, name)
+
+    known, unseen = "ood_auc", "ood_auc_unseen_textures"
+    return (
+        wrapped(
+            f"With a residual network, a pool half of which is SVHN, and {seeds_of('gpn')} seeds, AUC against SVHN is "
+            f"{of('gpn', known):.4f}, and against textures, which no pool holds, {of('gpn', unseen):.3f}. With synthetic outliers "
+            f"alone it is {of('gpn-synthetic', known):.4f} and {of('gpn-synthetic', unseen):.3f}; with the largest probability of "
+            f"plain training {of('plain', known):.3f} and {of('plain', unseen):.3f}."
+        )
+        + "\n"
+        + wrapped(
+            f"**Where it is worse.** Plain training has the higher accuracy, {percent(of('plain', 'accuracy'), 1)} against "
+            f"{percent(of('gpn', 'accuracy'), 1)}, and the lower NLL, {of('plain', 'nll'):.3f} against {of('gpn', 'nll'):.3f}; it takes "
+            f"{of('plain', 'fit_seconds'):.0f} seconds where a GPN takes {of('gpn', 'fit_seconds'):.0f}. With half of the labels and 10 % OOD "
+            f"images in the pool, accuracy is {percent(of('gpn-wild-0.1', 'accuracy'), 1)}, and NLL {of('gpn-wild-0.1', 'nll'):.3f}; plain "
+            f"training has {percent(of('plain-wild', 'accuracy'), 1)} and {of('plain-wild', 'nll'):.3f}."
+        )
+    )
+
+
+def seeds_of(method: str) -> int:
+    return len(loaded("cifar10-modern", f"{method}.json")["seeds"])
+
+
+def modern_table() -> str:
+    """One row per method; what was not recorded stays empty."""
+    columns: list[tuple[str, str, Callable[[float], str]]] = [
+        ("accuracy", "accuracy", lambda v: percent(v, 1)),
+        ("NLL", "nll", lambda v: f"{v:.3f}"),
+        ("ECE", "ece", lambda v: f"{v:.3f}"),
+        ("AUC, SVHN", "ood_auc", lambda v: f"{v:.4f}"),
+        ("AUC, textures", "ood_auc_unseen_textures", lambda v: f"{v:.3f}"),
+        ("FPR95, textures", "ood_fpr95_unseen_textures", lambda v: percent(v, 1)),
+        ("fit, s", "fit_seconds", lambda v: f"{v:.0f}"),
+    ]
+    rows = []
+    for method, label in MODERN.items():
+        found = loaded("cifar10-modern", f"{method}.json")["metrics"]
+        cells = [show(found[key]["mean"]) if key in found else "" for _, key, show in columns]
+        rows.append([label, *cells, str(seeds_of(method))])
+    heads = ["method", *(head for head, *_ in columns), "seeds"]
+    return f"{WIDE}{harness.markdown(heads, rows)}\n"
 
 
 def optimisation_table() -> str:
@@ -262,6 +325,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "practitioner": practitioner_text,
     "paper": paper_text,
     **{f"paper-{task}": paper_table(task) for task in ("superconductor", "mnist", "cifar10")},
+    "cifar10-modern": modern_text,
+    "cifar10-modern-table": modern_table,
     "optimisation": optimisation_table,
     "superconductor": superconductor_text,
     "command-line": command_line_text,

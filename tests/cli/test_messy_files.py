@@ -19,6 +19,7 @@ from gpn.tables.explain import explain_rows
 from gpn.tables.files import read_table
 from gpn.tables.model import fit_table
 from gpn.tables.reading import Reading, ReadingWarning
+from gpn.tables.summary import behind_baseline
 from gpn.tables.target import is_class, split_unlabeled, target_numbers
 from tests.cli.command import FIT, Command, done, rows
 
@@ -29,7 +30,7 @@ def test_blank_labels_are_unlabeled_rows(run: Command, tables: Path) -> None:
     table.to_csv("labeled.csv", index=False)
     fitted = run(*FIT[:4], "--out", "m.gpn")
     assert "180 labeled rows; 'yield' holds numbers" in fitted.stderr
-    assert "20 rows without 'yield' are taken as unlabeled rows" in fitted.stderr
+    assert "20 rows without 'yield': taken as unlabeled" in fitted.stderr
     assert gpn.load("m.gpn").record.unlabeled == 20
     test = pd.read_csv("test.csv")
     test.loc[:9, "yield"] = np.nan
@@ -38,9 +39,9 @@ def test_blank_labels_are_unlabeled_rows(run: Command, tables: Path) -> None:
     assert (found["rows"], found["rows_without_label"]) == (90, 10)
     calibrated = run("calibrate", "m.gpn", "test.csv", "--out", "c.gpn")
     assert calibrated.exit_code == 0
-    assert "10 rows without 'yield' are skipped" in calibrated.stderr
+    assert "10 rows without 'yield': skipped" in calibrated.stderr
     reported = run("report", "m.gpn", "test.csv", "--out", "r.html")
-    assert "10 rows without 'yield' are skipped" in reported.stderr
+    assert "10 rows without 'yield': skipped" in reported.stderr
 
 
 def test_a_target_with_thousands_is_a_number() -> None:
@@ -150,6 +151,22 @@ def test_a_fit_says_how_well_it_predicts_left_out_labels(target: str, tmp_path: 
         assert fitted["majority_accuracy"] < 0.6
 
 
+@pytest.mark.parametrize(
+    ("summary", "said"),
+    [
+        ({"r2": 0.93, "ridge_r2": 0.95}, None),
+        ({"r2": -0.2, "ridge_r2": -0.01}, None),
+        ({"r2": -0.18, "ridge_r2": 0.982}, "R² of -0.180 where ridge regression has 0.982"),
+        ({"nll": 0.5, "majority_nll": 0.7}, None),
+        ({"nll": 0.9, "majority_nll": 0.7}, "NLL of 0.900 where these have 0.700"),
+        ({"seconds": 1.0}, None),
+    ],
+)
+def test_a_fit_that_a_baseline_beats_says_so(summary: dict[str, float], said: str | None) -> None:
+    found = behind_baseline(summary)
+    assert found is None if said is None else said in str(found)
+
+
 @pytest.mark.filterwarnings("ignore:a fit should see unlabeled rows")
 def test_a_planted_shift_is_explained() -> None:
     """One column is moved; the explanation names it first, and what near rows have."""
@@ -168,6 +185,22 @@ def test_a_planted_shift_is_explained() -> None:
     assert all(s[0].score < 1 for s in shifts)
     known = explain_rows(model, table.head(20), model.encoder.transform(table.head(20)))
     assert sum(map(len, known)) <= 6
+
+
+@pytest.mark.filterwarnings("ignore:a fit should see unlabeled rows")
+def test_an_explanation_writes_values_as_the_table_does() -> None:
+    rng = np.random.default_rng(0)
+    days = pd.date_range("2024-01-01", periods=120).strftime("%d.%m.%Y")
+    table = pd.DataFrame({"day": days, "load": [f"{w:.1f} kg" for w in rng.normal(60, 5, 120)]})
+    table["target"] = rng.normal(size=120)
+    model = fit_table(table, "target", random_state=0)
+    new = pd.DataFrame({"day": ["15.02.2024", "15.02.2031"], "load": ["900 kg", "60 kg"]})
+    load, day = explain_rows(model, new, model.encoder.transform(new))
+    assert (load[0].column, day[0].column) == ("load", "day")
+    assert load[0].usual is not None
+    assert load[0].usual.endswith(" kg")
+    assert day[0].usual is not None
+    assert day[0].usual.endswith(".2024")
 
 
 def test_explanations_of_the_command(run: Command, tables: Path) -> None:

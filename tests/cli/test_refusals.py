@@ -32,7 +32,7 @@ BAD_FITS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
         "must be known in some rows, it is missing in all 200",
     ),
     (spoil("labeled.csv", lambda t: t.assign(**{"yield": "same"})), FIT, "two classes at least"),
-    (spoil("labeled.csv", lambda t: t[["yield"]]), FIT, "must have columns other than 'yield'"),
+    (spoil("labeled.csv", lambda t: t[["yield"]]), FIT, "a column to read besides 'yield'"),
     (spoil("pool.csv", lambda t: t.head(0)), FIT, "at least one row, pool.csv has none"),
     (spoil("pool.csv", lambda t: t.drop(columns="heat")), FIT, "'heat' is missing"),
     (empty("labeled.csv"), FIT, "at least one row, labeled.csv has none"),

@@ -25,7 +25,7 @@ def test_identities_dates_and_codes_of_a_csv(run: Command, tables: Path) -> None
     pool.to_csv("pool.csv", index=False)
     notes = done(run(*FIT, "--json"))["columns"]
     assert "'id' has 200 values in 200 rows and is left out" in notes
-    assert "'day' is taken as seconds since 1970" in notes
+    assert "'day' holds dates" in notes
     assert "'zip' is a category of 3 values" in notes
     new = pd.read_csv("test.csv").assign(day="2024-01-02", zip="00012", batch="007")
     new.to_csv("test.csv", index=False)

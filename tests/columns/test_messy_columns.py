@@ -10,7 +10,7 @@ import pytest
 from gpn.columns.column_types import TableError
 from gpn.columns.encoder import TableEncoder, UnseenWarning
 from gpn.columns.frames import ColumnsWarning
-from gpn.columns.number_texts import parse_number
+from gpn.columns.number_texts import parse_number, with_unit
 
 N = 90
 DAYS = pd.date_range("2012-01-20", periods=N)
@@ -51,7 +51,7 @@ LAYOUTS = {
 def test_a_date_is_read_in_the_layout_that_fits_all_cells(layout: str) -> None:
     texts = DAYS.strftime(layout).to_series(index=range(N))
     encoder = learnt(day=texts)
-    expected = f"'day' is taken as seconds since 1970, read as {LAYOUTS[layout]}"
+    expected = f"'day' holds dates, read as {LAYOUTS[layout]}"
     assert encoder.notes == [expected]
     np.testing.assert_array_equal(second(encoder, day=texts), SECONDS)
     np.testing.assert_array_equal(second(encoder, day=DAYS), SECONDS)
@@ -139,12 +139,26 @@ def test_what_is_no_number(text: str) -> None:
     assert parse_number(text) is None
 
 
+def test_a_number_is_written_with_its_unit() -> None:
+    assert [with_unit("5", unit) for unit in ("", "$", "kg", "%")] == ["5", "$5", "5 kg", "5 %"]
+
+
 def test_a_stray_cell_counts_as_missing_and_is_said() -> None:
     cells = ["oops" if i == 7 else str(i) for i in range(N)]
     encoder = learnt(b=cells)
-    assert encoder.notes[0] == "1 cells of 'b' are no numbers, such as 'oops', and count as missing"
+    assert encoder.notes[0] == "1 cell of 'b' holds no number, but 'oops': taken as missing"
     assert second(encoder, b=cells)[7] == encoder.medians["b"]
     assert (encoder.transform(table(b="later"))[:, 1] == encoder.medians["b"]).all()
+
+
+def test_notes_say_one_cell_and_many_and_show_times_as_times() -> None:
+    days = [f"2024-03-{1 + i % 28:02d}" for i in range(N)]
+    clocks = [f"{8 + i % 9:02d}:30" for i in range(N)]
+    days[3] = clocks[5] = clocks[6] = ""
+    notes = learnt(day=days, clock=clocks, b=["x", "y", *map(str, range(N - 2))]).notes
+    assert any("1 missing value of 'day' is taken as its median, 2024-03-1" in n for n in notes)
+    assert "2 missing values of 'clock' are taken as its median, 12:30:00" in notes
+    assert "2 cells of 'b' hold no numbers, such as 'x': taken as missing" in notes
 
 
 def test_text_with_thousands_of_values_is_never_fatal() -> None:

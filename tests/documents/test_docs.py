@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import gpn
 from docs.tools import results
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +63,12 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     missing = [path for path in LINK.findall(text) if not (page.parent / path).exists()]
     assert not missing
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
+    listed = set(re.findall(r"^::: gpn\.(\w+)", pages, flags=re.MULTILINE))
+    assert set(gpn.__all__) <= listed
 
 
 def test_every_example_has_its_page() -> None:

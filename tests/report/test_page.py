@@ -93,7 +93,7 @@ def test_a_model_without_stored_rows_has_a_note(
     page = without_plotly(write_report(bare, test_rows, out=tmp_path / "r.html").read_text())
     assert "stores no labeled rows" in page
     assert 'id="plot-difference"' not in page
-    assert "No code plane: " in page
+    assert "<h3>The code plane" not in page, "only of functions that are affine in a code"
 
 
 def test_long_tables_are_sampled_with_a_note(

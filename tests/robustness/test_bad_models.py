@@ -49,7 +49,7 @@ def new(kind: str = "GPNRegressor") -> Any:
 
 
 FITS: dict[str, tuple[Call, str]] = {
-    "y NaN": (lambda: new().fit(X, NAN[:, 0], POOL), "y contains NaN"),
+    "y NaN": (lambda: new().fit(X, NAN[:, 0], POOL), "y contains NaN in .*X_unlabeled"),
     "text": (lambda: new().fit(TEXT, Y, POOL), "could not convert string to float: .*'a'"),
     "vector": (lambda: new().fit(X[:, 0], Y), "Expected 2D array, got 1D array"),
     "lengths": (lambda: new().fit(X, Y[:5]), r"inconsistent numbers of samples: \[24, 5\]"),

@@ -161,3 +161,9 @@ def test_which_codes_are_texts(cells: list[str], text: bool, tmp_path: Path) -> 
     path = tmp_path / "t.csv"
     path.write_text("\n".join(["code", *cells]) + "\n")
     assert (files.read_table(path)["code"].iloc[0] == cells[0]) == text
+
+
+def test_a_line_with_too_many_cells_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n" * 5 + "3,4,5\n")
+    with pytest.raises(TableError, match=r"the 2 cells of its first line, got 3 in line 7"):
+        files.read_table(tmp_path / "t.csv")

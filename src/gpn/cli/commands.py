@@ -13,6 +13,7 @@ import typer
 
 from gpn.cli.output import (
     console,
+    counted,
     errors,
     heartbeat,
     print_note,
@@ -97,9 +98,10 @@ def fit(
         if classes is None:
             classes = is_class(target_column(known, target), reading.decimal)
         content = "classes" if classes else "numbers"
-        print_note(f"{len(known)} labeled rows; {target!r} holds {content}", as_json=as_json)
+        labels = f"{counted(len(known), 'labeled row')}; {target!r} holds {content}"
+        print_note(labels, as_json=as_json)
         if len(blank):
-            note = f"{len(blank)} rows without {target!r} are taken as unlabeled rows"
+            note = f"{counted(len(blank), 'row')} without {target!r}: taken as unlabeled"
             print_note(note, as_json=as_json)
         pool = None
         if unlabeled is not None:
@@ -212,7 +214,7 @@ def predict(
         if not as_json:
             flagged, unseen = counts["flagged"], counts["unseen"]
             result |= {"flagged": f"{flagged:,} ({flagged / n_rows:.1%}), see is_ood"}
-            result |= {"unseen": f"{unseen:,} rows with a value that the fit has not seen"}
+            result |= {"unseen": f"{counted(unseen, 'row')} with a value that the fit has not seen"}
         print_result(result, as_json=as_json)
 
 
@@ -358,7 +360,7 @@ def suggest(
         cells = [[str(i), *map(str, row)] for i, row in zip(picked, shown.to_numpy(), strict=True)]
         print_rows(["row", *map(str, shown.columns)], cells)
         if out is not None:
-            print_note(f"{len(picked)} rows in {out}", as_json=as_json)
+            print_note(f"{counted(len(picked), 'row')} in {out}", as_json=as_json)
 
 
 def _plain(value: Any) -> Any:
@@ -479,7 +481,8 @@ def _labeled_rows(model: "TableModel", table: "pd.DataFrame", *, as_json: bool) 
 
     known, blank = split_unlabeled(table, model.target)
     if len(blank):
-        print_note(f"{len(blank)} rows without {model.target!r} are skipped", as_json=as_json)
+        note = f"{counted(len(blank), 'row')} without {model.target!r}: skipped"
+        print_note(note, as_json=as_json)
     return known
 
 

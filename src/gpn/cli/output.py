@@ -59,6 +59,11 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
+def counted(count: int, noun: str) -> str:
+    """ "1 row", "2,000 rows"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def print_note(text: str, *, as_json: bool) -> None:
     """Print a line for a person to read; a program that reads JSON gets none."""
     if not as_json:

@@ -242,12 +242,13 @@ def to_seconds(
     bad = seconds.isna() & ~silent
     if strict and bad.any():
         written = f" ({describe_layout(layout)})" if layout else ""
-        raise _bad_cells(column, bad, f"{_plural(time)}{written}, as in the fit")
+        raise _bad_cells(column, bad, f"{plural(time)}{written}, as in the fit")
     return seconds.astype("float64")
 
 
-def _plural(time: str) -> str:
-    return "times of day" if time == CLOCK else f"{time}s"
+def plural(kind: str) -> str:
+    """Cells of a kind in words: "numbers", "dates", "times of day"."""
+    return "times of day" if kind == CLOCK else f"{kind}s"
 
 
 def _seconds_of_day(layout: str) -> Callable[[Any], float]:

@@ -32,6 +32,7 @@ from gpn.columns.column_types import (
     column_format,
     is_text,
     known_texts,
+    plural,
     refuse_decimal_commas,
     to_numbers,
     to_seconds,
@@ -118,8 +119,9 @@ class TableEncoder:
             left_out = {n: r for n, r in left_out.items() if not r.startswith(_numbering(n))}
         read = [name for name in formats if name not in left_out]
         if not read:
+            besides = "" if target is None else f" besides {target!r}"
             why = "".join(f"; {reason}" for reason in left_out.values())
-            raise TableError(f"a table must have columns other than {target!r}, got none{why}.")
+            raise TableError(f"a table must have a column to read{besides}, got none{why}.")
         encoder = cls._of(table[read], {name: formats[name] for name in read}, decimal)
         encoder.constants.update(_constants(table[list(left_out)]))
         encoder.notes.extend([*_notes(encoder, table, formats), *left_out.values()])
@@ -237,10 +239,12 @@ class TableEncoder:
         return np.concatenate(blocks, axis=1), unseen
 
     def _shown_median(self, name: str) -> str:
-        median = self.medians[name]
-        if self.times.get(name) == DATE:
+        median, kind = self.medians[name], self.times.get(name)
+        if kind == DATE:
             return f"{pd.Timestamp(median, unit='s'):%Y-%m-%d}"
-        return f"{median:.4g}"
+        if kind == CLOCK:
+            return f"{pd.Timestamp(median, unit='s'):%H:%M:%S}"
+        return f"{median:.4g}{' s' if kind else ''}"
 
     def _numbers(self, column: pd.Series) -> pd.Series:
         name = str(column.name)
@@ -455,10 +459,10 @@ def _notes(
     encoder: TableEncoder, table: pd.DataFrame, formats: dict[str, ColumnFormat]
 ) -> Iterator[str]:
     """What was done to the columns, in words: one note for each."""
-    for name, median in encoder.medians.items():
+    for name in encoder.medians:
         form = formats[name]
         if form.kind in TIME_UNITS:
-            yield f"{name!r} is taken as {TIME_UNITS[form.kind]}{_layout_note(name, form)}"
+            yield f"{name!r} holds {plural(form.kind)}{_layout_note(name, form)}"
         if form.unit:
             yield f"{name!r} holds numbers with the unit {form.unit!r}"
         mark = "," if encoder.decimal == "." else "."
@@ -466,12 +470,11 @@ def _notes(
             yield f"{mark!r} separates the thousands of {name!r}"
         gaps = int(table[name].isna().sum() + table[name].map(_is_silent).sum())
         if gaps:
-            yield f"{gaps} missing values of {name!r} are taken as its median, {median:.4g}"
+            median = encoder._shown_median(name)
+            yield f"{_missing_values(gaps, name)} taken as its median, {median}"
         if form.n_stray:
-            yield (
-                f"{form.n_stray} cells of {name!r} are no {form.kind}s, such as "
-                f"{_first_stray(table[name], form, encoder.decimal)!r:.40}, and count as missing"
-            )
+            example = _first_stray(table[name], form, encoder.decimal)
+            yield _stray_cells(name, form, example)
     for name, values in encoder.categories.items():
         n_values = to_texts(table[name]).nunique()
         if values[-1] == OTHER and n_values > len(values):
@@ -482,7 +485,21 @@ def _notes(
         else:
             yield f"{name!r} is a category of {len(values)} values"
         if gaps := int(table[name].isna().sum()):
-            yield f"{gaps} missing values of {name!r} are the category {MISSING!r}"
+            yield f"{_missing_values(gaps, name)} the category {MISSING!r}"
+
+
+def _missing_values(count: int, name: str) -> str:
+    one, many = f"1 missing value of {name!r} is", f"{count:,} missing values of {name!r} are"
+    return one if count == 1 else many
+
+
+def _stray_cells(name: str, form: ColumnFormat, example: str) -> str:
+    if form.n_stray == 1:
+        return f"1 cell of {name!r} holds no {form.kind}, but {example!r:.40}: taken as missing"
+    return (
+        f"{form.n_stray:,} cells of {name!r} hold no {plural(form.kind)}, such as "
+        f"{example!r:.40}: taken as missing"
+    )
 
 
 def _layout_note(name: str, form: ColumnFormat) -> str:

@@ -8,7 +8,7 @@ from gpn.core.warnings import GPNWarning, warn_caller
 if TYPE_CHECKING:
     from gpn.columns.encoder import TableEncoder
 
-QUIET_NOTES = ("is a category of", "is taken as seconds since 1970", "is taken as seconds")
+QUIET_NOTES = ("is a category of", "holds dates", "holds durations", "holds times of day")
 
 
 class ColumnsWarning(GPNWarning):

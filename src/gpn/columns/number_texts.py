@@ -41,6 +41,13 @@ def parse_number(text: str, decimal: str = ".") -> WrittenNumber | None:
     return WrittenNumber(float(found["sign"] + digits.replace(decimal, ".")), unit)
 
 
+def with_unit(number: str, unit: str) -> str:
+    """A number as people write it: "$12", "12 kg"; a column without a unit has "12"."""
+    if not unit:
+        return number
+    return f"{unit}{number}" if unit in CURRENCY else f"{number} {unit}"
+
+
 def _pattern(decimal: str) -> re.Pattern[str]:
     point, comma = re.escape(decimal), re.escape("," if decimal == "." else ".")
     whole = rf"(?:\d{{1,3}}(?:{comma}\d{{3}})+|\d{{1,3}}(?:['\u00a0\u202f ]\d{{3}})+|\d*)"

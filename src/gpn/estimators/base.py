@@ -43,6 +43,7 @@ from gpn.estimators.validation import (
     as_array,
     as_dense,
     check_is_frame,
+    check_labels_known,
     check_pool_type,
     check_row_shape,
     checked_pool,
@@ -267,6 +268,8 @@ class Estimator(BaseEstimator):
             )
         checks = {"reset": False, "dtype": np.float64, "allow_nd": True, **checks}
         X, *y = (as_frame(as_dense(as_array(values))) for values in arrays)
+        for labels in y:
+            check_labels_known(labels)
         if checks["reset"]:
             self.encoder_ = fit_encoder(X) if has_other_types(X) else None
         if getattr(self, "encoder_", None) is not None:

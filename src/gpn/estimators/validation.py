@@ -66,6 +66,16 @@ def check_is_frame(X: Any) -> None:
         )
 
 
+def check_labels_known(y: Any) -> None:
+    """Raise where a label is missing, and say where rows without one go."""
+    labels = np.asarray(y)
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError(
+            f"Input y contains NaN in {int(np.isnan(labels).sum())} of {len(labels)} rows, every "
+            "label must be known; pass rows without one as fit(X, y, X_unlabeled=...)."
+        )
+
+
 def column_medians(X: Array) -> Array:
     """The median of what each column holds, of some 10,000 rows; 0 of an empty column."""
     some = X[:: max(1, len(X) // MAX_MEDIAN_ROWS)] if np.isfinite(X).all() else X

@@ -45,7 +45,9 @@ def _lines(model: TableModel) -> Iterator[tuple[str, str]]:
     yield "method", name_of(posterior)
     config = getattr(posterior, "config", None)
     chosen = {name: getattr(config, name, None) for name in VARIANT}
-    if any(chosen.values()):
+    if chosen["generator"] == "closed-form":
+        yield "fitted", "in closed form, no network was trained"
+    elif any(chosen.values()):
         parts = [f"{name.replace('_', ' ')}: {value}" for name, value in chosen.items() if value]
         yield "variant", ", ".join(parts)
     yield "target", model.target
@@ -72,8 +74,8 @@ def _lines(model: TableModel) -> Iterator[tuple[str, str]]:
 def pool_sentence(pool: PoolOdds | None) -> str:
     """Whether the detector uses the unlabeled rows."""
     if pool is None:
-        return "ignored: they cannot be told from the labeled ones, or are too few"
-    return f"told from labeled ones with an AUC of {pool.auc:.3f}"
+        return "not used: they are like the labeled ones, or too few"
+    return f"used: a classifier tells them from labeled ones with an AUC of {pool.auc:.3f}"
 
 
 def settings(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

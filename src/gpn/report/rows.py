@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 
 from gpn.columns.column_types import CLOCK, DATE, DURATION
 from gpn.columns.encoder import TableEncoder
+from gpn.columns.number_texts import with_unit
 from gpn.tables.model import TableModel
 
 Array = NDArray[np.float64]
@@ -189,7 +190,9 @@ def differences(model: TableModel, row: SelectedRow, other: Array) -> list[dict[
     for name, place in feature_slices(model.encoder):
         if name in model.encoder.medians:
             kind = model.encoder.times.get(name)
-            here, there = (as_value(float(x[place][0]), kind) for x in (row.x, other))
+            unit = model.encoder.units.get(name, "")
+            values = (as_value(float(x[place][0]), kind) for x in (row.x, other))
+            here, there = (with_unit(value, unit) for value in values)
             units = gaps[place][0]
         else:
             value, category = row.value(name), other[place]

@@ -14,7 +14,7 @@ from scipy.special import logit
 
 from gpn.columns.column_types import CLOCK, DATE, TableError, to_texts
 from gpn.columns.encoder import TableEncoder
-from gpn.columns.number_texts import CURRENCY
+from gpn.columns.number_texts import with_unit
 from gpn.tables.model import TableModel
 
 Rows = NDArray[np.float64]
@@ -139,9 +139,7 @@ def _as_text(encoder: TableEncoder, name: str, values: Rows) -> str:
     if name in encoder.categories:
         return encoder.categories[name][int(values.argmax())]
     kind, value = encoder.times.get(name), float(values[0])
-    if kind == DATE:
-        return f"{pd.Timestamp(value, unit='s'):%Y-%m-%d}"
-    if kind == CLOCK:
-        return f"{pd.Timestamp(value, unit='s'):%H:%M:%S}"
-    unit = encoder.units.get(name, "")
-    return f"{unit}{value:.4g}" if unit and unit in CURRENCY else f"{value:.4g}{unit}"
+    if kind in (DATE, CLOCK):
+        usual = "%Y-%m-%d" if kind == DATE else "%H:%M:%S"
+        return pd.Timestamp(value, unit="s").strftime(encoder.layouts.get(name, usual))
+    return with_unit(f"{value:.4g}", encoder.units.get(name, ""))

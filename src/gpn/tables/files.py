@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
@@ -24,6 +25,10 @@ from gpn.tables.reading import Reading, ReadingWarning
 CHUNK_ROWS = 20_000
 CSV_SUFFIXES, PARQUET_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".gz"), (".parquet", ".pq")
 SNIFFED_BYTES = 64 << 20  # of a file, by which its encoding is found
+
+TOO_MANY_CELLS = re.compile(
+    r"Expected (?P<names>\d+) fields in line (?P<line>\d+), saw (?P<cells>\d+)"
+)
 
 OnRows = Callable[[int], object]  # called with the number of rows so far
 
@@ -108,6 +113,12 @@ def read_chunks(
             "--encoding latin-1."
         ) from error
     except Exception as error:  # parsers of damaged files raise anything at all
+        if (found := TOO_MANY_CELLS.search(str(error))) is not None:
+            raise TableError(
+                f"every row of {path} must have the {found['names']} cells of its first line, got "
+                f"{found['cells']} in line {found['line']}; correct that line, put quotes around "
+                "cells that hold a separator, or say --sep."
+            ) from error
         raise TableError(
             f"{path} must be a complete {kind} file, got {str(error).strip():.500} "
             f"({type(error).__name__})."

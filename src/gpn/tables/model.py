@@ -19,6 +19,7 @@ from gpn import metrics
 from gpn.columns.column_types import TableError
 from gpn.columns.encoder import TableEncoder
 from gpn.core.checks import require_level
+from gpn.core.warnings import warn_caller
 from gpn.estimators.classifier import ClassPrediction, GPNClassifier, PosteriorClassifier
 from gpn.estimators.intervals.calibration import class_numbers
 from gpn.estimators.intervals.conformal import fewest_rows
@@ -28,7 +29,7 @@ from gpn.saving.format import SavedModel
 from gpn.saving.validation import are_texts, as_model_error, check
 from gpn.tables.fit_record import FitRecord, rows_to_store
 from gpn.tables.reading import Reading
-from gpn.tables.summary import fit_summary
+from gpn.tables.summary import BaselineWarning, behind_baseline, fit_summary
 from gpn.tables.target import is_class, split_unlabeled, target_column, target_numbers
 
 Array = NDArray[Any]
@@ -271,13 +272,17 @@ def fit_table(
     labels = _label_numbers(estimator, y, reading.decimal)
     stored = rows_to_store(x, labels) if keep_rows else (None, None)
     report = getattr(estimator.posterior_, "fit_report", None)  # of a GPN
+    summary = fit_summary(estimator, x, labels, time.perf_counter() - started)
+    if (behind := behind_baseline(summary)) is not None:
+        messages.append(behind)
+        warn_caller(behind, BaselineWarning)
     record = FitRecord(
         labeled=len(x),
         unlabeled=None if pool is None else len(pool),
         notes=encoder.notes,
         warnings=messages,
         diagnostics={} if report is None else report.to_dict(),
-        summary=fit_summary(estimator, x, labels, time.perf_counter() - started),
+        summary=summary,
         x=stored[0],
         y=stored[1],
     )

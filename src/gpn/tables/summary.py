@@ -11,6 +11,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import StandardScaler
 
 from gpn.core.posterior.softmax import softmax_draws
+from gpn.core.warnings import GPNWarning
 from gpn.estimators.regressor import RowMoments
 from gpn.estimators.validation import repeated_rows
 from gpn.methods.gpn.fit_report import UnseenLabels
@@ -22,6 +23,11 @@ RIDGE_ALPHAS = np.logspace(-3, 5, 17)
 MIN_LABELS = 10
 CHUNK_ROWS = 1000
 MIN_PROBABILITY = 1e-12
+MAX_R2_BEHIND = 0.05  # of the baseline, before a fit warns
+
+
+class BaselineWarning(GPNWarning):
+    """A simple baseline predicts left-out labels better than the fit does."""
 
 
 def fit_summary(estimator: Any, x: Array, y: Array, seconds: float) -> dict[str, Any]:
@@ -63,6 +69,24 @@ def _of_numbers(estimator: Any, x: Array, y: Array, unseen: UnseenLabels) -> dic
         "ridge_nll": 0.5 * float(np.log(2 * np.pi * np.e * max(ridge, 1e-300))),
         "coverage_95": float(np.mean((low <= labels) & (labels <= high))),
     }
+
+
+def behind_baseline(summary: dict[str, Any]) -> str | None:
+    """A sentence for whoever reads the warnings of a fit that a simple baseline beats."""
+    ridge_r2, r2 = summary.get("ridge_r2", 0.0), summary.get("r2", np.inf)
+    if ridge_r2 > max(MAX_R2_BEHIND, r2 + MAX_R2_BEHIND):
+        return (
+            "a fit should predict left-out labels about as well as ridge regression, got an R² of "
+            f"{r2:.3f} where ridge regression has {ridge_r2:.3f}; drop "
+            "columns that say little, or use ridge regression."
+        )
+    if summary.get("nll", -np.inf) > summary.get("majority_nll", np.inf):
+        return (
+            "a fit should predict left-out labels better than the shares of the classes do, got an "
+            f"NLL of {summary['nll']:.3f} where these have {summary['majority_nll']:.3f}; label "
+            "more rows, or use other columns."
+        )
+    return None
 
 
 def ridge_error(x: Array, y: Array) -> float:
