@@ -1,12 +1,22 @@
 """What decides between priors."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LinearRegression
 
 from gpn.core.priors import ard_evidence
-from gpn.estimators.closed_form.choice import LABELS_PER_EXTREME, _usual_square, choose
+from gpn.core.priors.ard_evidence import usual_prior
+from gpn.estimators.closed_form.choice import (
+    LABELS_PER_EXTREME,
+    Choice,
+    _best,
+    _comparable,
+    _squared_errors,
+    choose,
+)
 from gpn.estimators.closed_form.groups import category_groups
 from gpn.estimators.closed_form.mean import folds_of, nested_predictions
 from gpn.methods.gpn.model.kernel_generator import condition_exactly
@@ -15,7 +25,20 @@ from gpn.methods.gpn.model.kernel_generator import condition_exactly
 def test_one_label_far_off_does_not_say_that_a_mean_is_hopeless() -> None:
     squares = np.ones(LABELS_PER_EXTREME)
     squares[3] = 1e6
-    assert _usual_square(squares) == 1.0
+    errors = _squared_errors(squares)
+    assert errors == (1.0, (LABELS_PER_EXTREME - 1 + 1e6) / LABELS_PER_EXTREME)
+    assert _comparable(errors, (0.5, 1.0), 2.0)
+
+
+def test_a_prior_that_is_nearly_exact_does_not_rule_out_one_without_errors() -> None:
+    """Both have next to no error at most labels; one is far off at the others."""
+    lumpy = _choice(score=-1.0, squared_errors=(1e-5, 1.0))
+    smooth = _choice(score=-6.0, squared_errors=(2e-5, 1e-4))
+    assert _best([lumpy, smooth]) is smooth
+
+
+def _choice(**fields: Any) -> Choice:
+    return Choice(torch.zeros(100, 2), usual_prior(2), groups=(0, 1), **fields)
 
 
 def test_narrow_scales_predict_noisy_lines_better(monkeypatch: pytest.MonkeyPatch) -> None:

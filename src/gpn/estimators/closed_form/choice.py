@@ -57,7 +57,7 @@ class Choice:
     """Inputs of the labels, with the mean model's column where there is one, and the prior.
 
     groups: columns that share a scale. score: the negative log score per left-out label.
-    squared_error: of such labels, without the few worst. unseen: few labels, as priors predict them
+    squared_errors: of such labels, without the few worst and of all. unseen: few labels, as priors predict them
     that have not seen them.
     """
 
@@ -67,7 +67,7 @@ class Choice:
     groups: Groups | None = None
     linear_only: bool = False
     score: float = math.nan
-    squared_error: float = math.nan
+    squared_errors: tuple[float, float] = (math.nan, math.nan)
     unseen: UnseenLabels | None = None
 
     @property
@@ -105,9 +105,9 @@ class _Labels:
             student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
             for residual, spread in zip(residuals.T, total.T, strict=True)
         ]
-        error = _usual_square((residuals**2 * weights).mean(1)) / float(np.mean(weights))
+        errors = _squared_errors((residuals**2 * weights).mean(1) / float(np.mean(weights)))
         score = float(np.mean(losses))
-        return replace(choice, score=score, squared_error=error, unseen=unseen)
+        return replace(choice, score=score, squared_errors=errors, unseen=unseen)
 
     def _left_out(self, choice: Choice) -> tuple[Rows, Rows, Rows]:
         """y − mean, the function's variance and the weight, of (some) labels given the others."""
@@ -182,8 +182,8 @@ def choose(
     (predicted, fitted, nested), *choices = side_by_side(fit_mean, *searches)
     on_step()
     alone, column = _best(choices), torch.from_numpy(predicted).to(x)
-    error = _usual_square((column - y).square().mean(1).numpy())
-    if model is None and error > HOPELESS * alone.squared_error:
+    errors = _squared_errors((column - y).square().mean(1).numpy())
+    if model is None and not _comparable(errors, alone.squared_errors, HOPELESS):
         return alone
     both, nonlinear = torch.cat([x, column], dim=1), _best(choices[:-1])
     groups = with_own(nonlinear.groups or groups, column.shape[1])
@@ -201,9 +201,19 @@ def _some_folds(X: Rows) -> list[tuple[Index, Index]] | None:
     return folds_of(X) if len(X) <= MAX_ALL_FOLDS else folds_of(X)[:SOME_FOLDS]
 
 
-def _usual_square(squares: Rows) -> float:
-    """The mean of squared errors without the few worst, which may be labels typed wrong."""
-    return float(np.sort(squares)[: len(squares) - len(squares) // LABELS_PER_EXTREME].mean())
+def _squared_errors(squares: Rows) -> tuple[float, float]:
+    """The mean without the few worst, which may be labels typed wrong, and that of all."""
+    usual = np.sort(squares)[: len(squares) - len(squares) // LABELS_PER_EXTREME]
+    return float(usual.mean()), float(squares.mean())
+
+
+def _comparable(errors: tuple[float, float], best: tuple[float, float], max_ratio: float) -> bool:
+    """Whether one of the two errors is at most so many times the best.
+
+    One label that is typed wrong decides the mean of all; where functions are nearly exact, the few
+    worst labels are the whole difference.
+    """
+    return any(error <= max_ratio * least for error, least in zip(errors, best, strict=True))
 
 
 def _best(choices: list[Choice]) -> Choice:
@@ -212,9 +222,10 @@ def _best(choices: list[Choice]) -> Choice:
     A prior that is right at most labels and far off at some may have the better likelihood, by a
     long tail. Simpler candidates have an advantage, as scores are certain up to about 1/√n.
     """
-    most = MAX_ERROR_RATIO * min(choice.squared_error for choice in choices)
+    usual, of_all = zip(*(choice.squared_errors for choice in choices), strict=True)
+    least = min(usual), min(of_all)
+    fair = [c for c in choices if _comparable(c.squared_errors, least, MAX_ERROR_RATIO)]
     step = ADVANTAGE / math.sqrt(len(choices[0].x))
-    fair = [choice for choice in choices if choice.squared_error <= most]
     return min(fair, key=lambda choice: choice.score + step * choice.complexity)
 
 
