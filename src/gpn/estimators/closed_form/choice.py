@@ -57,8 +57,8 @@ class Choice:
     """Inputs of the labels, with the mean model's column where there is one, and the prior.
 
     groups: columns that share a scale. score: the negative log score per left-out label.
-    squared_errors: of such labels, without the few worst and of all. unseen: few labels, as priors predict them
-    that have not seen them.
+    squared_errors: of such labels, without the few worst and of all. unseen: few labels, as priors
+    predict them that have not seen them.
     """
 
     x: Tensor
