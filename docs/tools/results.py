@@ -115,7 +115,7 @@ def readme_worse() -> str:
         f"{tables.ratio_to_best(measured[furthest], 'gpn'):.1f} times that of the "
         f"{best_at(measured[furthest], 'rmse')}. With 50 labels logistic regression has the lower "
         f"NLL on {len(classes_lost)} of 4 class tables ({'; '.join(classes_lost)}). Rows whose "
-        "*target* lies beyond the labels' are hard to detect without a pool (AUC "
+        "*target* lies beyond the labels' are harder to detect than others without a pool (AUC "
         f"{target_auc('none'):.2f}). Of twelve tables taken as they come, a careful scikit-learn pipeline is ahead on "
         f"{' and '.join(behind_pipeline()) or 'none'}. In Bayesian optimisation with expected improvement, BoTorch's "
         f"Gaussian process ends with the lower regret on {behind} of {len(regret)} test functions."
