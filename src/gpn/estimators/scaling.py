@@ -118,6 +118,14 @@ class Scale:
         """Back to the units of the data; `values` ``(..., o)``."""
         return values * self.scale + self.shift
 
+    def invert(self, scaled: Rows) -> Rows:
+        """The values of which `apply` made these, bends included."""
+        if self.bend is None:
+            return self.undo(scaled)
+        size = np.abs(scaled)
+        excess = np.maximum(size - self.bend, 0.0)
+        return self.undo(np.sign(scaled) * (size - excess + np.expm1(excess)))
+
 
 @dataclass(frozen=True)
 class Sentinel:

@@ -12,9 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from gpn.columns.column_types import CLOCK, DATE, TableError, to_texts
+from gpn.columns.column_types import TableError, to_texts
 from gpn.columns.encoder import TableEncoder
-from gpn.columns.number_texts import CURRENCY
 from gpn.tables.model import TableModel
 
 Rows = NDArray[np.float64]
@@ -138,10 +137,4 @@ def _as_text(encoder: TableEncoder, name: str, values: Rows) -> str:
     """Encoded values as they would stand in the table."""
     if name in encoder.categories:
         return encoder.categories[name][int(values.argmax())]
-    kind, value = encoder.times.get(name), float(values[0])
-    if kind == DATE:
-        return f"{pd.Timestamp(value, unit='s'):%Y-%m-%d}"
-    if kind == CLOCK:
-        return f"{pd.Timestamp(value, unit='s'):%H:%M:%S}"
-    unit = encoder.units.get(name, "")
-    return f"{unit}{value:.4g}" if unit and unit in CURRENCY else f"{value:.4g}{unit}"
+    return encoder.shown(name, float(values[0]))
