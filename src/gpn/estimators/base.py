@@ -25,11 +25,11 @@ from gpn.core.task import Task, lazy_pool
 from gpn.core.types import as_generator
 from gpn.estimators.chunks import in_chunks
 from gpn.estimators.closed_form.bends import straightened
-from gpn.estimators.drift.checks import Drift
-from gpn.estimators.drift.rows import drift_of
 from gpn.estimators.intervals.calibration import Calibration
 from gpn.estimators.intervals.shift import shift_weights
 from gpn.estimators.ood.detector import MIN_LABELS, Detector, different_rows
+from gpn.estimators.ood.drift.checks import Drift
+from gpn.estimators.ood.drift.rows import drift_of
 from gpn.estimators.ood.pool import some_pool_rows
 from gpn.estimators.ood.thresholds import threshold_log_odds, warn_of_extrapolation
 from gpn.estimators.scaling import Scale, scale_of_rows

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gpn.columns.encoder import UnseenWarning
-from gpn.estimators.drift.rows import NO_LABELS
+from gpn.estimators.ood.drift.rows import NO_LABELS
 from gpn.report import measure, performance
 from gpn.report.facts import facts_of
 from gpn.report.functions import functions

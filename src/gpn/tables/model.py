@@ -20,10 +20,10 @@ from gpn.columns.column_types import TableError
 from gpn.columns.encoder import TableEncoder, as_table
 from gpn.core.checks import require_level
 from gpn.estimators.classifier import ClassPrediction, GPNClassifier, PosteriorClassifier
-from gpn.estimators.drift.checks import Drift
-from gpn.estimators.drift.rows import drift_of
 from gpn.estimators.intervals.calibration import class_numbers
 from gpn.estimators.intervals.conformal import fewest_rows
+from gpn.estimators.ood.drift.checks import Drift
+from gpn.estimators.ood.drift.rows import drift_of
 from gpn.estimators.persistence import load_parts, save_model
 from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor, Prediction
 from gpn.saving.format import SavedModel

@@ -11,7 +11,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from gpn.core.checks import require_level
-from gpn.estimators.drift.checks import (
+from gpn.estimators.intervals.calibration import class_numbers
+from gpn.estimators.ood.drift.checks import (
     Column,
     Drift,
     Inputs,
@@ -20,7 +21,6 @@ from gpn.estimators.drift.checks import (
     Reference,
     find_drift,
 )
-from gpn.estimators.intervals.calibration import class_numbers
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]

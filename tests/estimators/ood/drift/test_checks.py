@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from gpn.estimators.drift.checks import (
+from gpn.estimators.ood.drift.checks import (
     Column,
     Inputs,
     Labels,

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import gpn
-from gpn.estimators.drift.rows import NO_LABELS, NO_NOISE, NO_ROWS, NO_SETS
+from gpn.estimators.ood.drift.rows import NO_LABELS, NO_NOISE, NO_ROWS, NO_SETS
 
 FEW = {"trunk": gpn.MLPTrunk(widths=(4,)), "train": gpn.TrainConfig(steps=5, device="cpu")}
 
