@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-all lint types unit docs results pictures release-check clean
+.PHONY: demo test test-all lint types unit docs results pictures release-check compat-files fuzz clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/demo.stamp
@@ -51,6 +51,19 @@ release-check: $(VENV)/test.stamp
 	    --constraint constraints.txt "$$file[cli]"; \
 	  (cd $$folder && venv/bin/python $(CURDIR)/tests/smoke.py); rm -rf $$folder; \
 	done
+
+# The model files of this version, and what they must predict from then on; once at each release.
+compat-files: $(VENV)/test.stamp
+	$(BIN)/python -m tests.compat.write
+
+# Every reader on inputs that coverage guides; atheris has an environment of its own.
+MINUTES ?= 30
+fuzz: $(VENV)/test.stamp
+	$(PYTHON) -m venv $(VENV)-fuzz
+	$(VENV)-fuzz/bin/pip --disable-pip-version-check --quiet install --editable '.[test]' \
+	  --constraint constraints.txt 'atheris>=3'
+	OMP_NUM_THREADS=1 ARROW_DEFAULT_MEMORY_POOL=system \
+	  $(VENV)-fuzz/bin/python -m tests.fuzz.guided $(MINUTES)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -173,6 +173,20 @@ def test_a_file_of_a_newer_version_opens_as_long_as_it_holds_nothing_new(
     torch.testing.assert_close(load(tmp_path / "model.gpn").mean(x), posterior.mean(x))
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_file_from_a_gpu_opens_on_a_cpu(tmp_path: Path) -> None:
+    x = torch.linspace(-1, 1, 20)[:, None]
+    for config in (gpn.GPNConfig(generator="closed-form", prior=gpn.ARDPrior((1.0,))), None):
+        train = gpn.TrainConfig(device="cuda", steps=20)
+        there = gpn.GPN((config or gpn.GPNConfig()).replace(train=train)).fit(gpn.Task(x, x), rng=0)
+        save(there, tmp_path / "m.gpn")
+        here: Any = load(tmp_path / "m.gpn", device="cpu")
+        assert here.mean(x).device.type == "cpu"
+        torch.testing.assert_close(
+            here.mean(x), there.mean(x.cuda()).cpu(), rtol=1e-3, atol=1e-3, check_dtype=False
+        )
+
+
 def test_your_own_module_is_for_pickle(line: gpn.Task, tmp_path: Path) -> None:
     trunk = gpn.ModuleTrunk(module=nn.Linear(1, 4), widths=(8,))
     posterior = Dropout(CONFIG.replace(trunk=trunk)).fit(line, rng=0)
