@@ -84,6 +84,7 @@ def fuzz_reader(group: str, name: str, seconds: int) -> None:
     corpus = folder / "corpus"
     corpus.mkdir()
     for number, seed in enumerate(reader.seeds):
+        assert len(seed) <= MAX_BYTES, "else atheris would cut it"
         (corpus / str(number)).write_bytes(seed)
     seen: set[str] = set()
 

@@ -14,6 +14,7 @@ import torch
 
 import gpn
 from gpn.columns.encoder import TableEncoder
+from gpn.estimators.ood import detector
 from gpn.tables.fit_record import FitRecord
 from gpn.tables.model import TableModel
 from gpn.training.checkpoint import CheckpointSession
@@ -40,10 +41,15 @@ CONFIG = gpn.GPNConfig(**METHODS["gpn"])
 
 
 def readers(folder: Path) -> Iterator[Reader]:
-    """A posterior, an estimator and a model of a table, each asked a question once it is read."""
+    """A posterior, an estimator and a model of a table, each asked a question once it is read.
+
+    Detectors have few trees, so that the files are small, and most damage hits something else.
+    """
     path, changes = folder / "m.gpn", (mutated, formats.model_header, formats.model_header)
     for name, seeds in (("posterior", posteriors), ("estimator", estimators), ("model", models)):
-        yield Reader(f"{name} file", path, seeds(path), asked(path), changes)
+        with mock.patch.multiple(detector, N_TREES=1, POOL_TREES=1, OUTLIERS=(20, 30)):
+            made = seeds(path)
+        yield Reader(f"{name} file", path, made, asked(path), changes)
     path = folder / "fit.ckpt"
     yield Reader("checkpoint", path, [half_done(path)], resumed(path), changes)
 
