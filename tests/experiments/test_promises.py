@@ -92,4 +92,6 @@ class TestAgreement:
         between = [row for row in closed if row["between"] == "one and two threads"]
         assert max(row.get("mean", 0.0) for row in between) < 1e-3
         again = [row for row in rows if row["between"] == "two runs with one thread"]
-        assert max(row[name] for row in again for name in row if name not in ("case", "between")) == 0
+        assert (
+            max(row[name] for row in again for name in row if name not in ("case", "between")) == 0
+        )
