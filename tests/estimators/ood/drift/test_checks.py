@@ -35,7 +35,6 @@ def drift(
     m=200,
     n=150,
     fpr=0.05,
-    shift=0.0,
     scores_shift=0.0,
     noise=1.0,
     level=FALSE_ALARMS,
@@ -82,7 +81,7 @@ def test_a_share_against_a_threshold_of_few_labels_is_no_binomial():
 
 
 def test_the_column_that_moved_is_named_and_no_other():
-    named = [drift(np.random.default_rng(seed), shift=0.8).moved for seed in range(100)]
+    named = [drift(np.random.default_rng(seed), shift=0.8, level=0.01).moved for seed in range(100)]
     assert np.mean([names == ("speed",) for names in named]) > 0.9
 
 
@@ -92,6 +91,21 @@ def test_a_category_that_moved_is_named_with_its_value():
     change = found.columns[0].change
     assert change.startswith("green: ")
     assert change.endswith("of rows")
+
+
+def test_a_column_that_widens_is_described_by_its_ends():
+    rng = np.random.default_rng(0)
+    x, y = (np.column_stack([f * rng.normal(size=(400, 1))]) for f in (1.0, 5.0))
+    found = find_drift(
+        Observed(np.zeros(400, dtype=bool), None, Inputs(y, y)),
+        Reference(400, Inputs(x, x)),
+        [Column("speed", slice(0, 1))],
+        None,
+        fpr=0.05,
+        false_alarms=0.01,
+    )
+    assert found.moved == ("speed",)
+    assert found.columns[0].change.startswith("90 % from -1.")
 
 
 def test_more_flags_and_fewer_covered_labels_raise_alarms():

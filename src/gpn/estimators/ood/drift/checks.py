@@ -292,8 +292,20 @@ def _compare_numbers(column: Column, new: Inputs, known: Inputs) -> ColumnDrift:
     exact = len(pair[0]) * len(pair[1]) <= MAX_EXACT_PAIRS
     test = ks_2samp(*pair, method="exact" if exact else "asymp")
     raw = [rows.raw[:, column.place][:, 0] for rows in (known, new)]
-    change = "median {} → {}".format(*(column.shown(float(np.median(rows))) for rows in raw))
-    return ColumnDrift(column.name, float(test.statistic), float(test.pvalue), change)
+    return ColumnDrift(
+        column.name, float(test.statistic), float(test.pvalue), _change(column, *raw)
+    )
+
+
+def _change(column: Column, known: Rows, new: Rows) -> str:
+    """What moved, in the units of the data: the median, or the ends of the middle 90 %."""
+    levels = [0.05, 0.5, 0.95]
+    before, after = np.quantile(known, levels), np.quantile(new, levels)
+    low, middle, high = np.abs(after - before)
+    ends = [column.shown(float(value)) for value in (*before, *after)]
+    if max(low, high) > 2 * middle:
+        return f"90 % from {ends[0]} to {ends[2]} → from {ends[3]} to {ends[5]}"
+    return f"median {ends[1]} → {ends[4]}"
 
 
 def _compare_values(column: Column, new: Rows, known: Rows) -> ColumnDrift:
