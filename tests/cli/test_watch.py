@@ -79,3 +79,13 @@ def test_what_cannot_be_used_has_its_usual_status(run: Command, model: Path) -> 
     share = "false_alarms must lie strictly between 0 and 1"
     check_refusal(run, ("watch", str(model), "new.csv", "--false-alarms", "2"), share)
     assert run("watch", model, "new.csv", "--nonsense").exit_code == 2
+
+
+def test_of_a_long_file_a_sample_is_compared(
+    run: Command, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpn.cli.commands.MAX_WATCHED_ROWS", 50)
+    rows(200, 1).to_csv("new.csv", index=False)
+    result = run("watch", model, "new.csv")
+    assert "200 rows, of which 50 are taken at random" in result.stderr
+    assert result.stdout.startswith("no drift in 50 rows")

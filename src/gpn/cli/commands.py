@@ -45,7 +45,7 @@ Columns = list[str] | None
 Device = Annotated[str, typer.Option(help="cpu, cuda, ...")]
 Seed = Annotated[int, typer.Option(help="of the random numbers")]
 MAX_SHOWN_COLUMNS = 7
-DRIFTED = 3  # status of gpn watch
+DRIFTED, MAX_WATCHED_ROWS = 3, 20_000  # status of gpn watch, and rows that it compares
 AsJson = Annotated[bool, typer.Option("--json", help="print the result as JSON and nothing else")]
 
 
@@ -423,10 +423,9 @@ def watch(
         loaded = _load(model, device)
         reading = _reading(loaded, sep, decimal, encoding)
         texts = loaded.texts
-        rows = _sampled_rows(table, texts, reading, as_json=as_json)
-        known = None
-        if reference is not None:
-            known = _sampled_rows(reference, texts, reading, as_json=as_json)
+        sample = partial(_sampled_rows, texts=texts, reading=reading, most=MAX_WATCHED_ROWS)
+        rows = sample(table, as_json=as_json)
+        known = None if reference is None else sample(reference, as_json=as_json)
         with heartbeat("comparing", as_json=as_json), warnings.catch_warnings():
             _ignore_unseen_values()
             found = loaded.drift(rows, known, fpr=fpr, level=level, false_alarms=false_alarms)
@@ -535,14 +534,21 @@ def _labeled_rows(model: "TableModel", table: "pd.DataFrame", *, as_json: bool) 
 
 
 def _sampled_rows(
-    path: Path, texts: list[str], reading: "Reading", *, as_json: bool, kind: str = ""
+    path: Path,
+    texts: list[str],
+    reading: "Reading",
+    *,
+    as_json: bool,
+    most: int | None = None,
+    kind: str = "",
 ) -> "pd.DataFrame":
-    """The rows of a file, or as many of them at random as a fit takes of a pool on disk."""
+    """The rows of a file, or as many at random as asked for; else as a fit takes of a pool."""
     from gpn.core.pools import base as pools
     from gpn.tables.files import sample_rows
 
     with row_counter(as_json=as_json) as on_rows:
-        rows, count = sample_rows(path, texts, pools.MAX_SAMPLED_ROWS, on_rows, reading)
+        limit = most or pools.MAX_SAMPLED_ROWS
+        rows, count = sample_rows(path, texts, limit, on_rows, reading)
     some = "" if len(rows) == count else f", of which {len(rows):,} are taken at random"
     if kind or some:
         print_note(f"{count:,} {kind}rows{some}", as_json=as_json)
