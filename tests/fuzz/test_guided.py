@@ -44,9 +44,7 @@ def test_what_was_found_and_a_crash_are_a_status(
 
 
 def test_numbers_are_read_from_what_libfuzzer_prints() -> None:
-    text = (
-        "#9 INITED cov: 12\n#10 NEW    cov: 30\nstat::number_of_executed_units: 4057\n"
-    )
+    text = "#9 INITED cov: 12\n#10 NEW    cov: 30\nstat::number_of_executed_units: 4057\n"
     found = guided.RUNS.search(text)
     assert found is not None
     assert found[1] == "4057"

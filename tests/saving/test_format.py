@@ -19,6 +19,7 @@ from gpn.methods.dropout import Dropout, DropoutConfig, DropoutPosterior
 from gpn.methods.ensemble import Ensemble, EnsembleConfig
 from gpn.saving import encoding
 from gpn.saving.format import load, save
+from gpn.saving.validation import AllocationLimit, ModelError
 
 TRAIN = gpn.TrainConfig(steps=5, device="cpu")
 CONFIG = DropoutConfig(trunk=gpn.MLPTrunk(widths=(8,), fourier=4), train=TRAIN)
@@ -148,6 +149,12 @@ def test_wrong_headers_are_named(
     rewrite(tmp_path / "model.gpn", **changes)
     with pytest.raises(ValueError, match=message):
         load(tmp_path / "model.gpn")
+
+
+def test_a_file_that_asks_for_too_much_leaves_gradients_on() -> None:
+    with pytest.raises(ModelError, match="far more numbers"), AllocationLimit({}), torch.no_grad():
+        torch.empty(1 << 23)
+    assert torch.is_grad_enabled()
 
 
 def test_one_changed_byte_is_named(posterior: DropoutPosterior, tmp_path: Path) -> None:
