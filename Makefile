@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-all lint types unit docs results pictures release-check clean
+.PHONY: demo test test-all lint types unit docs results pictures release-check audit compat-files fuzz clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/demo.stamp
@@ -40,7 +40,8 @@ results: $(VENV)/test.stamp
 pictures: $(VENV)/test.stamp
 	$(BIN)/python docs/tools/pictures.py
 
-# Wheel and sdist, each installed into an empty environment and tried; some minutes.
+# Wheel and sdist, each installed into an empty environment and tried; some minutes. The bill of
+# materials of such an environment lies beside them.
 release-check: $(VENV)/test.stamp
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
@@ -49,8 +50,30 @@ release-check: $(VENV)/test.stamp
 	  $(PYTHON) -m venv $$folder/venv; \
 	  $$folder/venv/bin/pip --disable-pip-version-check --quiet install \
 	    --constraint constraints.txt "$$file[cli]"; \
-	  (cd $$folder && venv/bin/python $(CURDIR)/tests/smoke.py); rm -rf $$folder; \
+	  (cd $$folder && venv/bin/python $(CURDIR)/tests/smoke.py); \
+	  $$folder/venv/bin/python docs/tools/bill_of_materials.py dist/gpn.cdx.json; \
+	  rm -rf $$folder; \
 	done
+
+# Known weaknesses of the packages in constraints.txt; it needs a network. A package that cannot be
+# looked up is an error, too.
+audit: | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/pip --disable-pip-version-check --quiet install 'pip-audit>=2.7'
+	$(VENV)-audit/bin/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
+
+# The model files of this version, and what they must predict from then on; once at each release.
+compat-files: $(VENV)/test.stamp
+	$(BIN)/python -m tests.compat.write
+
+# Every reader on inputs that coverage guides; atheris has an environment of its own.
+MINUTES ?= 30
+fuzz: $(VENV)/test.stamp
+	$(PYTHON) -m venv $(VENV)-fuzz
+	$(VENV)-fuzz/bin/pip --disable-pip-version-check --quiet install --editable '.[test]' \
+	  --constraint constraints.txt 'atheris>=3'
+	OMP_NUM_THREADS=1 ARROW_DEFAULT_MEMORY_POOL=system \
+	  $(VENV)-fuzz/bin/python -m tests.fuzz.guided $(MINUTES)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

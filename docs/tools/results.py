@@ -314,6 +314,48 @@ def reach_table() -> str:
     return f"{WIDE}{reach.table()}\n\n{text}"
 
 
+def newcomer_text() -> str:
+    found = loaded("newcomer.json")
+    counts = found["counts"]
+    return wrapped(
+        f"Forty tables, each spoilt in one way, on average over {found['seeds']} data sets: "
+        f"{counts['as good']} are predicted as well as their clean version (R² and coverage of "
+        f"95 % intervals at most 0.05 lower), {counts['warned']} give a warning that names what "
+        f"was spoilt, {counts['silent']} do neither."
+    )
+
+
+def newcomer_table() -> str:
+    lines = ["| table | R² (clean) | coverage (clean) | verdict |", "|---|---|---|---|"]
+    for row in loaded("newcomer.json")["tables"]:
+        figures = (
+            f"{row[name]:.{digits}f} ({row[f'clean_{name}']:.{digits}f})"
+            for name, digits in (("r2", 2), ("coverage", 3))
+        )
+        lines.append(f"| {row['table']} | {' | '.join(figures)} | {row['verdict']} |")
+    return f"{WIDE}{chr(10).join(lines)}\n"
+
+
+def agreement_table() -> str:
+    lines = ["| fit | between | mean | deviation | score |", "|---|---|---|---|---|"]
+    for row in loaded("agreement.json")["table"]:
+        mean = row.get("mean", row.get("probability"))
+        cells = (mean, row.get("std"), row.get("score"))
+        shown = (" " if cell is None else f"{cell:.2g}" for cell in cells)
+        lines.append(f"| {row['case']} | {row['between']} | {' | '.join(shown)} |")
+    return f"{WIDE}{chr(10).join(lines)}\n"
+
+
+def thousand_fits_text() -> str:
+    found = loaded("thousand_fits.json")
+    first, last, growth = found["rows"][1], found["rows"][-1], found["growth"]
+    return wrapped(
+        f"From 200 to {last['fits']:,} fits in one process, each saved, loaded and asked, memory "
+        f"goes from {first['megabytes']:.0f} to {last['megabytes']:.0f} MB, and "
+        f"{growth['files']} more files are open."
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "readme-numbers": readme_numbers,
     "readme-worse": readme_worse,
@@ -334,6 +376,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "big-pool": big_pool_text,
     "fidelity": fidelity_table,
     "reach": reach_table,
+    "newcomer": newcomer_text,
+    "newcomer-each": newcomer_table,
+    "agreement": agreement_table,
+    "thousand-fits": thousand_fits_text,
 }
 
 

@@ -19,6 +19,15 @@ ASKED_TABLE = """size,age,day,colour,note
 """
 
 
+ASKED_FRAME = [
+    [0.5, 3, "red", "2024-01-05"],
+    [-1.25, 12, "blue", "2024-02-29"],
+    [None, 7, "green", "2024-03-10"],
+    [2.0, 20, None, "2024-12-31"],
+    [0.0, 4, "purple", "2030-06-15"],
+]
+
+
 def image_rows() -> Rows:
     """Five images of one channel and 6 × 6 pixels."""
     return np.random.default_rng(2).uniform(size=(5, 1, 6, 6)).round(2)
@@ -72,6 +81,11 @@ def table(n: int, seed: int) -> pd.DataFrame:
     made.loc[::7, "size"] = np.nan
     made.loc[3::9, "colour"] = None
     return made
+
+
+def frame(n: int, seed: int) -> pd.DataFrame:
+    """The columns of `table` that are no targets."""
+    return table(n, seed).drop(columns=["yield", "grade"])
 
 
 def _tensor(values: Rows, dtype: torch.dtype) -> torch.Tensor:

@@ -6,8 +6,10 @@ is no matter here, where only their digits count.
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 import torch
@@ -74,6 +76,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+def small_detectors() -> AbstractContextManager[Any]:
+    """Detectors of few trees, as the usual ones take 400 kB in each file."""
+    few = {"N_TREES": 2, "POOL_TREES": 2, "OUTLIERS": (40, 60)}
+    return mock.patch.multiple("gpn.estimators.ood.detector", **few)
+
+
 def in_memory() -> Iterator[Fitted]:
     """Every model but those of tables."""
     yield from posteriors()
@@ -81,6 +89,7 @@ def in_memory() -> Iterator[Fitted]:
     yield from images()
     yield from regressors()
     yield from classifiers()
+    yield from closed_forms()
 
 
 def posteriors() -> Iterator[Fitted]:
@@ -114,6 +123,38 @@ def images() -> Iterator[Fitted]:
         prior = gpn.ConvPrior(channels=(2,))
         config = gpn.GPNConfig(**{**FEW, "trunk": trunk, "prior": prior, "beta": 0.1})
         yield f"images-{halve_by}", "images", gpn.GPN(config).fit(data.images_task(), rng=0)
+
+
+def closed_forms() -> Iterator[Fitted]:
+    """Estimators as they are without a setting: in closed form, with a detector and a pool."""
+    x, held_out, pool = data.points(30, 0), data.points(40, 5), data.points(60, 1)
+    options: dict[str, Any] = {"random_state": 0, "device": "cpu"}
+
+    def regressor(**more: Any) -> Any:
+        return gpn.GPNRegressor(**options, **more).fit(x, data.wave(x), pool)
+
+    def classifier() -> Any:
+        return gpn.GPNClassifier(**options).fit(x, data.sectors(x), pool)
+
+    yield "closed-regressor", "plane", regressor()
+    yield "closed-no-mean", "plane", regressor(mean=None)
+    y = data.wave(held_out)
+    yield "closed-calibrated", "plane", regressor().calibrate(held_out, y)
+    yield "closed-shift", "plane", regressor().calibrate(held_out, y, 0.8 * data.points(60, 7))
+    steps = data.points(60, 8)
+    of_trees = gpn.GPNRegressor(**options).fit(steps, 9.0 * (steps[:, 0] > 0.3), pool)
+    yield "closed-trees", "plane", of_trees
+    targets = pd.DataFrame({"wave": data.wave(x), "sum": x.sum(1)}).to_numpy()
+    two = gpn.GPNRegressor(**options).fit(x, targets, pool)
+    yield "closed-two-targets", "plane", two
+    repeated = gpn.GPNRegressor(**options).fit(x.repeat(2, 0), data.wave(x.repeat(2, 0)), pool)
+    yield "closed-repeated-rows", "plane", repeated
+    yield "closed-classifier", "plane", classifier()
+    classes = data.sectors(held_out)
+    yield "closed-classifier-calibrated", "plane", classifier().calibrate(held_out, classes)
+    frame = data.frame(40, 10)
+    numbers = gpn.GPNRegressor(**options).fit(frame, data.table(40, 10)["yield"])
+    yield "closed-frame", "frame", numbers
 
 
 def regressors() -> Iterator[Fitted]:
@@ -186,7 +227,8 @@ def write_tables(folder: Path, scratch: Path) -> None:
     data.table(24, 12).to_csv(held_out, index=False)
     _fit_by_command(folder / "table-gp.gpn", scratch)
     _fit_small_tables(folder)
-    for name in ("table-gp", "table-classes"):
+    _fit_closed_tables(folder)
+    for name in ("table-gp", "table-classes", "table-closed-numbers", "table-closed-classes"):
         out = folder / f"{name}-calibrated.gpn"
         command("calibrate", folder / f"{name}.gpn", held_out, "--out", out)
 
@@ -212,6 +254,15 @@ def _fit_small_tables(folder: Path) -> None:
     options["keep_rows"] = False
     classes = fit_table(labeled.drop(columns="yield"), "grade", pool, **options)
     gpn.save(classes, folder / "table-classes.gpn")
+
+
+def _fit_closed_tables(folder: Path) -> None:
+    """Models as `gpn fit` makes them, of numbers and of classes."""
+    fit_table, labeled, pool = _fit_table(), data.table(40, 10), data.table(40, 11)
+    for target, other in (("yield", "grade"), ("grade", "yield")):
+        name = "numbers" if target == "yield" else "classes"
+        made = fit_table(labeled.drop(columns=other), target, pool, random_state=0, device="cpu")
+        gpn.save(made, folder / f"table-closed-{name}.gpn")
 
 
 def _fit_table() -> Callable[..., Any]:

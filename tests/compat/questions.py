@@ -160,6 +160,7 @@ REGRESSOR: dict[str, Question] = {
     "std": lambda saved: saved.model.predict(saved.x, return_std=True)[1],
     "interval": lambda saved: saved.model.predict_interval(saved.x),
     "narrow_interval": lambda saved: saved.model.predict_interval(saved.x, 0.5),
+    "quantiles": lambda saved: saved.model.predict_quantiles(saved.x, [0.1, 0.5, 0.9]),
     "sample": lambda saved: saved.model.sample_y(saved.x, 2, random_state=0),
 }
 CLASSIFIER: dict[str, Question] = {

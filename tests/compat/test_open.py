@@ -2,17 +2,20 @@
 
 import functools
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import gpn
 from tests.compat.questions import EXPECTED, answer, opened
 
 HERE = Path(__file__).parent
-TOLERANCE = 1e-5  # absolute and relative; last digits of float32 differ between machines
+TOLERANCE = 1e-6  # absolute and relative
+SINGLE_TOLERANCE = 1e-5  # of a posterior in single precision, which processors round differently
 VERSIONS = sorted(path for path in HERE.iterdir() if path.is_dir() and path.name[0].isdigit())
 FILES = [path for version in VERSIONS for path in sorted(version.glob("*.gpn"))]
 
@@ -38,30 +41,39 @@ def test_a_file_gives_the_same_answers(path: Path) -> None:
     entry = expected["files"][path.name]
     saved = opened(path, expected["rows"][entry["rows"]])
     assert entry["answers"]
-    for question, wanted in entry["answers"].items():
-        check_same(answer(saved, question), wanted, question)
+    tolerance = TOLERANCE if precision_of(saved.model) == torch.float64 else SINGLE_TOLERANCE
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gpn.GPNWarning)  # of values that the fit has not seen
+        for question, wanted in entry["answers"].items():
+            check_same(answer(saved, question), wanted, question, tolerance)
+
+
+def precision_of(model: Any) -> torch.dtype:
+    """The dtype of the posterior inside an estimator or a model of a table."""
+    inner = getattr(model, "estimator", model)
+    return getattr(inner, "posterior_", inner).dtype
 
 
 RENAMED = {f"config__{old}": f"config__{new}" for old, new in gpn.GPNConfig.renamed.items()}
 
 
-def check_same(found: Any, wanted: Any, where: str) -> None:
+def check_same(found: Any, wanted: Any, where: str, tolerance: float = TOLERANCE) -> None:
     """Numbers agree within the tolerance, anything else is equal; new names may have come up."""
     if isinstance(wanted, dict):
         wanted = {RENAMED.get(name, name): item for name, item in wanted.items()}
         assert set(found) >= set(wanted), where
         for name, item in wanted.items():
-            check_same(found[name], item, f"{where}, {name}")
+            check_same(found[name], item, f"{where}, {name}", tolerance)
     elif are_numbers(wanted):
         assert are_numbers(found), f"{where}: {found}"
         a, b = np.array(found, np.float64), np.array(wanted, np.float64)
         assert a.shape == b.shape, where
-        np.testing.assert_allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE, err_msg=where)
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=where)
     elif isinstance(wanted, list):
         assert isinstance(found, list), where
         assert len(found) == len(wanted), where
         for i, pair in enumerate(zip(found, wanted, strict=True)):
-            check_same(*pair, f"{where}, {i}")
+            check_same(*pair, f"{where}, {i}", tolerance)
     else:
         assert type(found) is type(wanted), where
         assert found == wanted, where

@@ -257,6 +257,10 @@ def test_damaged_model_files_are_refused(regressor: GPNRegressor, tmp_path: Path
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="truncated or of another kind"):
         gpn.load(path)
+    path.write_bytes(whole.replace(b"GPNRegressor", b"os.remove...", 1))
+    with pytest.raises(ValueError, match="its checksum differs"):
+        gpn.load(path)
+    whole = whole.replace(b'"checksum"', b'"Checksum"', 1)  # as a file of 0.1.0, which has none
     path.write_bytes(whole.replace(b'\\"n_features\\"', b'\\"N_features\\"', 1))
     with pytest.raises(ValueError, match=r"estimator must be complete.*damaged, save it again"):
         gpn.load(path)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gpn import GPNRegressor
-from gpn.estimators.scaling import Scale, share_a_unit
+from gpn.estimators.scaling import Scale, lonely_value, share_a_unit
 
 RNG = np.random.default_rng(0)
 
@@ -46,3 +46,34 @@ def test_a_cell_typed_wrong_is_not_extrapolated() -> None:
     assert np.isfinite(std).all()
     assert np.abs(mean).max() < 1e4
     assert model.is_ood(wrong).all()
+
+
+def test_a_bend_can_be_undone() -> None:
+    values = np.exp(3 * RNG.normal(size=(200, 2)))
+    scale = Scale.robust(values)
+    assert scale.bend is not None
+    assert (scale.bend == 3.0).all()
+    np.testing.assert_allclose(scale.invert(scale.apply(values)), values, rtol=1e-9)
+
+
+def test_a_very_long_tail_leaves_the_scale_to_the_bulk() -> None:
+    """The deviation of such a column is ten times the spread of nine in ten of its values."""
+    heavy = RNG.pareto(0.6, size=(300, 1))
+    bulk = np.quantile(heavy, 0.9) - np.quantile(heavy, 0.1)
+    assert heavy.std() > 10 * bulk
+    assert Scale.robust(heavy).scale[0] < bulk
+    mostly_zero = np.where(RNG.random((300, 1)) < 0.85, 0.0, 50.0)
+    mostly_zero[::20] = 0.1
+    assert Scale.robust(mostly_zero).scale[0] > 1
+
+
+def test_a_value_that_many_rows_share_far_from_all_others_is_lonely() -> None:
+    column = RNG.uniform(-1, 1, 100)
+    assert lonely_value(column) is None
+    for code in (-7.0, 12.0):
+        spoilt = np.r_[np.full(10, code), column]
+        assert lonely_value(spoilt) == code
+    assert lonely_value(np.r_[np.full(2, -7.0), column]) is None, "two rows are too few"
+    assert lonely_value(np.r_[np.full(10, -2.0), column]) is None, "near"
+    assert lonely_value(np.r_[np.full(101, -7.0), column]) is None, "most rows"
+    assert lonely_value(np.repeat([0.0, 1.0, 9.0], 20)) is None, "a column of three values"

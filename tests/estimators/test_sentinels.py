@@ -9,6 +9,7 @@ import pytest
 from gpn import GPNRegressor, MLPTrunk, TrainConfig
 from gpn.estimators import OneValueWarning, SentinelWarning
 from gpn.estimators.scaling import Scale, scale_of_rows
+from gpn.estimators.validation import CopiesWarning, warn_of_copies
 from tests.estimators.small import SMALL
 
 RNG = np.random.default_rng(0)
@@ -93,6 +94,23 @@ def test_a_column_is_called_by_its_name() -> None:
     frame = pd.DataFrame(spoilt(POOL), columns=["age", "dose"])
     with pytest.warns(SentinelWarning, match="column 'dose' has -999 in 1 of 500"):
         GPNRegressor(SMALL, random_state=0).fit(frame[100:], truth(X[:1])[0] + POOL[100:, 0], frame)
+
+
+def test_another_value_far_from_all_others_is_named() -> None:
+    x = np.random.default_rng(0).uniform(-1, 1, (100, 2))
+    x[:8, 1] = -7.0
+    with pytest.warns(SentinelWarning, match="column 1 has -7 in 8 of 100 rows.*replace them by"):
+        scale_of_rows(x, None, None)
+
+
+def test_copies_are_said_where_labels_repeat_too() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 2)).repeat(2, 0), rng.normal(size=(40, 1)).repeat(2, 0)
+    with pytest.warns(CopiesWarning, match="got 40 of 80 that are copies of others"):
+        warn_of_copies(x, y)
+    warn_of_copies(x, rng.normal(size=(80, 1)))  # measured again
+    warn_of_copies(x, (y > 0).astype(float))  # a target of two values
+    warn_of_copies(x[::2], y[::2])
 
 
 def test_a_sentinel_among_targets_is_warned_of_and_fitted() -> None:

@@ -18,6 +18,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from gpn.columns.column_types import TableError
 from gpn.data import DataError, MissingData
 from gpn.saving.validation import ModelError
@@ -90,6 +92,9 @@ def outcome_of(reader: Reader, content: bytes) -> str:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         faulthandler.cancel_dump_traceback_later()
+    if not torch.is_grad_enabled():
+        torch.set_grad_enabled(True)
+        return f"state: gradients are off, {outcome}"
     grown = _peak() - before
     return outcome if grown < GROWTH else f"memory: {grown} kB more, {outcome}"
 

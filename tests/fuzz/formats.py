@@ -63,7 +63,7 @@ def model_header(seeds: list[bytes], rng: random.Random) -> bytes:
     size = struct.unpack("<Q", seed[:8])[0]
     header = json.loads(seed[8 : 8 + size])
     fields = header["__metadata__"]
-    for name in ("config", "signature", "estimator"):
+    for name in ("config", "signature", "estimator", "facts", "trainings"):
         if name in fields:
             fields[name] = json.loads(fields[name])
     for _ in range(rng.choice((1, 1, 2))):

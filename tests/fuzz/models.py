@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,11 @@ import torch
 
 import gpn
 from gpn.columns.encoder import TableEncoder
+from gpn.estimators.ood import detector
 from gpn.tables.fit_record import FitRecord
 from gpn.tables.model import TableModel
+from gpn.training.checkpoint import CheckpointSession
+from gpn.training.state import TrainingState
 from tests.fuzz import formats
 from tests.fuzz.mutate import mutated
 from tests.fuzz.reader import Reader
@@ -37,18 +41,27 @@ CONFIG = gpn.GPNConfig(**METHODS["gpn"])
 
 
 def readers(folder: Path) -> Iterator[Reader]:
-    """A posterior, an estimator and a model of a table, each asked a question once it is read."""
+    """A posterior, an estimator and a model of a table, each asked a question once it is read.
+
+    Detectors have few trees, so that the files are small, and most damage hits something else.
+    """
     path, changes = folder / "m.gpn", (mutated, formats.model_header, formats.model_header)
     for name, seeds in (("posterior", posteriors), ("estimator", estimators), ("model", models)):
-        yield Reader(f"{name} file", path, seeds(path), asked(path), changes)
+        with mock.patch.multiple(detector, N_TREES=1, POOL_TREES=1, OUTLIERS=(20, 30)):
+            made = seeds(path)
+        yield Reader(f"{name} file", path, made, asked(path), changes)
+    path = folder / "fit.ckpt"
+    yield Reader("checkpoint", path, [half_done(path)], resumed(path), changes)
 
 
 def saved(model: Any, path: Path) -> bytes:
-    """The file's bytes, with a header in a fixed order."""
+    """The file's bytes, with a header in a fixed order and no checksum to stop at."""
     gpn.save(model, path) if isinstance(model, gpn.Posterior) else model.save(path)
     content = path.read_bytes()
     size = struct.unpack("<Q", content[:8])[0]
-    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True).encode()
+    fields = json.loads(content[8 : 8 + size])
+    del fields["__metadata__"]["checksum"]
+    header = json.dumps(fields, sort_keys=True).encode()
     return struct.pack("<Q", len(header)) + header + content[8 + size :]
 
 
@@ -58,6 +71,32 @@ def posteriors(path: Path) -> list[bytes]:
     fitted = [gpn.methods.get(name, **more).fit(numbers, rng=0) for name, more in METHODS.items()]
     fitted.append(gpn.methods.get("gpn", **METHODS["gpn"]).fit(classes, rng=0))
     return [saved(posterior, path) for posterior in fitted]
+
+
+class Stopped(BaseException):
+    """Stands for a kill."""
+
+
+def half_done(path: Path) -> bytes:
+    """The checkpoint of a fit that was killed after its first step."""
+
+    def write_and_stop(session: CheckpointSession, state: TrainingState) -> None:
+        session.write(state)
+        raise Stopped
+
+    with mock.patch.object(CheckpointSession, "after_step", write_and_stop):
+        try:
+            resumed(path)()
+        except Stopped:
+            return path.read_bytes()
+    raise AssertionError("the fit must stop at its first step")
+
+
+def resumed(path: Path) -> Callable[[], Any]:
+    """Go on with the fit of a checkpoint."""
+    task = gpn.Task(X, Y[:, None] - 50, pool=POOL)
+    method = gpn.methods.get("gpn", **METHODS["gpn"])
+    return lambda: method.fit(task, rng=0, checkpoint=path)
 
 
 def estimators(path: Path) -> list[bytes]:

@@ -40,6 +40,15 @@ def test_nothing_of_the_data_is_markup(pages: Path) -> None:
         assert not re.search(r"<script>[^<]{0,9}window", page)
 
 
+def test_the_page_says_whether_columns_moved(pages: Path) -> None:
+    for path in pages.glob("*.html"):
+        page = without_plotly(path.read_text())
+        section = page[page.index('id="drift"') : page.index('id="ood"')]
+        assert "drift in" in section
+        assert "<td>size</td>" in section
+        assert "coverage is not checked" not in section, "the page has labels elsewhere"
+
+
 def test_nothing_is_fetched_from_elsewhere(pages: Path) -> None:
     page = without_plotly((pages / "regression.html").read_text())
     assert not re.findall(r"https?://|//cdn|<link rel=.stylesheet|src=.http", page)

@@ -13,11 +13,13 @@ from safetensors.torch import save_file
 from torch import nn
 
 import gpn
+from gpn.core.files import checksum
 from gpn.core.posterior.base import FunctionBatch, Posterior
 from gpn.methods.dropout import Dropout, DropoutConfig, DropoutPosterior
 from gpn.methods.ensemble import Ensemble, EnsembleConfig
 from gpn.saving import encoding
 from gpn.saving.format import load, save
+from gpn.saving.validation import AllocationLimit, ModelError
 
 TRAIN = gpn.TrainConfig(steps=5, device="cpu")
 CONFIG = DropoutConfig(trunk=gpn.MLPTrunk(widths=(8,), fourier=4), train=TRAIN)
@@ -30,20 +32,21 @@ def posterior(line: gpn.Task) -> DropoutPosterior:
 
 
 def rewrite(path: Path, **changes: str) -> None:
-    """The same file with another header."""
+    """The same file with another header, which is signed again."""
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         header = {**file.metadata(), **changes}
-    save_file(tensors, path, metadata=header)
+    save_file(tensors, path, metadata={**header, "checksum": checksum(header, tensors)})
 
 
 def rewrite_tensors(path: Path, **changes: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """The same file with some tensors changed."""
+    """The same file with some tensors changed, which is signed again."""
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         header = file.metadata()
     changed = {name: change(tensors[name]).contiguous() for name, change in changes.items()}
-    save_file({**tensors, **changed}, path, metadata=header)
+    every = {**tensors, **changed}
+    save_file(every, path, metadata={**header, "checksum": checksum(header, every)})
 
 
 def test_a_round_trip_keeps_everything(posterior: DropoutPosterior, tmp_path: Path) -> None:
@@ -126,6 +129,10 @@ def test_foreign_files_are_named(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"version": "2"}, "must have format version 1, .*upgrade gpn"),
+        ({"version": "2", "written_by": "7.1"}, r"got 2, which needs gpn 7\.1; upgrade gpn"),
+        ({"config": "{}", "written_by": "7.1"}, r"must be opened by gpn 7\.1 or newer, .* upgrade"),
+        ({"config": "{}", "written_by": "0.1.9"}, "the file is damaged, save it again"),
+        ({"config": "{}", "written_by": "9" * 5000}, "the file is damaged, save it again"),
         ({"method": "droput"}, "did you mean 'dropout'"),
         ({"method": "gp"}, "must fit its method 'gp'"),
         ({"config": "{"}, "header .* must be JSON"),
@@ -142,6 +149,49 @@ def test_wrong_headers_are_named(
     rewrite(tmp_path / "model.gpn", **changes)
     with pytest.raises(ValueError, match=message):
         load(tmp_path / "model.gpn")
+
+
+def test_a_file_that_asks_for_too_much_leaves_gradients_on() -> None:
+    with pytest.raises(ModelError, match="far more numbers"), AllocationLimit({}), torch.no_grad():
+        torch.empty(1 << 23)
+    assert torch.is_grad_enabled()
+
+
+def test_one_changed_byte_is_named(posterior: DropoutPosterior, tmp_path: Path) -> None:
+    path = tmp_path / "model.gpn"
+    save(posterior, path)
+    whole = path.read_bytes()
+    assert whole.count(b"0.2") >= 1, "the header holds the configuration"
+    for content in (
+        whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:],
+        whole.replace(b"0.2", b"0.3", 1),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="its checksum differs, so that some bytes have"):
+            load(path)
+
+
+def test_a_file_of_a_newer_version_opens_as_long_as_it_holds_nothing_new(
+    posterior: DropoutPosterior, tmp_path: Path
+) -> None:
+    save(posterior, tmp_path / "model.gpn")
+    rewrite(tmp_path / "model.gpn", written_by="7.1")
+    x = torch.zeros(2, 1)
+    torch.testing.assert_close(load(tmp_path / "model.gpn").mean(x), posterior.mean(x))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_file_from_a_gpu_opens_on_a_cpu(tmp_path: Path) -> None:
+    x = torch.linspace(-1, 1, 20)[:, None]
+    for config in (gpn.GPNConfig(generator="closed-form", prior=gpn.ARDPrior((1.0,))), None):
+        train = gpn.TrainConfig(device="cuda", steps=20)
+        there = gpn.GPN((config or gpn.GPNConfig()).replace(train=train)).fit(gpn.Task(x, x), rng=0)
+        save(there, tmp_path / "m.gpn")
+        here: Any = load(tmp_path / "m.gpn", device="cpu")
+        assert here.mean(x).device.type == "cpu"
+        torch.testing.assert_close(
+            here.mean(x), there.mean(x.cuda()).cpu(), rtol=1e-3, atol=1e-3, check_dtype=False
+        )
 
 
 def test_your_own_module_is_for_pickle(line: gpn.Task, tmp_path: Path) -> None:

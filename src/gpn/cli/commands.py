@@ -1,6 +1,7 @@
 """The commands.
 
-Status 0: done; 1: the data or a file cannot be used; 2: a wrong option; 130: stopped by Ctrl-C.
+Status 0: done; 1: the data or a file cannot be used; 2: a wrong option; 3: `gpn watch` found drift;
+130: stopped by Ctrl-C.
 """
 
 import sys
@@ -45,6 +46,7 @@ Columns = list[str] | None
 Device = Annotated[str, typer.Option(help="cpu, cuda, ...")]
 Seed = Annotated[int, typer.Option(help="of the random numbers")]
 MAX_SHOWN_COLUMNS = 7
+DRIFTED, MAX_WATCHED_ROWS = 3, 20_000  # status of gpn watch, and rows that it compares
 AsJson = Annotated[bool, typer.Option("--json", help="print the result as JSON and nothing else")]
 
 
@@ -105,7 +107,8 @@ def fit(
             print_note(note, as_json=as_json)
         pool = None
         if unlabeled is not None:
-            pool = _sampled_pool(unlabeled, text_columns(table), reading, as_json=as_json)
+            texts = text_columns(table)
+            pool = _sampled_rows(unlabeled, texts, reading, as_json=as_json, kind="unlabeled ")
         elif not len(blank):
             print_note("no --unlabeled rows: synthetic ones take their place", as_json=as_json)
         with warnings.catch_warnings(), heartbeat("fitting", as_json=as_json):
@@ -395,6 +398,53 @@ def evaluate(
         print_result(found, as_json=as_json)
 
 
+@app.command(epilog="Example: gpn watch tc.gpn tonight.csv || mail -s drift me@example.org")
+def watch(
+    model: ModelFile,
+    table: TableFile,
+    reference: Annotated[
+        Path | None, typer.Option(help="rows to compare with, in place of those of the fit")
+    ] = None,
+    level: Annotated[float, typer.Option(help="of the intervals that labels should lie in")] = 0.95,
+    fpr: Annotated[float, typer.Option(help="as for gpn predict")] = 0.05,
+    false_alarms: Annotated[
+        float, typer.Option(help="probability of status 3 where nothing has changed")
+    ] = 0.01,
+    sep: Sep = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Do new rows still look like those of the fit? Status 0: yes; 3: no, a drift was found.
+
+    Known labels in the target's column are compared with their intervals; blank cells are not
+    known yet.
+    """
+    with errors(as_json=as_json):
+        loaded = _load(model, device)
+        reading = _reading(loaded, sep, decimal, encoding)
+        texts = loaded.texts
+        sample = partial(_sampled_rows, texts=texts, reading=reading, most=MAX_WATCHED_ROWS)
+        rows = sample(table, as_json=as_json)
+        known = None if reference is None else sample(reference, as_json=as_json)
+        with heartbeat("comparing", as_json=as_json), warnings.catch_warnings():
+            _ignore_unseen_values()
+            found = loaded.drift(rows, known, fpr=fpr, level=level, false_alarms=false_alarms)
+        if as_json:
+            print_result(found.to_dict(), as_json=True)
+        else:
+            print("\n".join(found.sentences()))
+    if found.has_drifted:
+        raise typer.Exit(DRIFTED)
+
+
+def _ignore_unseen_values() -> None:
+    from gpn.columns.encoder import UnseenWarning
+
+    warnings.simplefilter("ignore", UnseenWarning)  # they are a check of their own
+
+
 @app.command(epilog="Example: gpn report tc.gpn test.csv --pool pool.csv --out report.html")
 def report(
     model: ModelFile,
@@ -486,18 +536,26 @@ def _labeled_rows(model: "TableModel", table: "pd.DataFrame", *, as_json: bool) 
     return known
 
 
-def _sampled_pool(
-    path: Path, texts: list[str], reading: "Reading", *, as_json: bool
+def _sampled_rows(
+    path: Path,
+    texts: list[str],
+    reading: "Reading",
+    *,
+    as_json: bool,
+    most: int | None = None,
+    kind: str = "",
 ) -> "pd.DataFrame":
-    """The unlabeled rows, or as many of them at random as a fit takes of a pool on disk."""
+    """The rows of a file, or as many at random as asked for; else as a fit takes of a pool."""
     from gpn.core.pools import base as pools
     from gpn.tables.files import sample_rows
 
     with row_counter(as_json=as_json) as on_rows:
-        pool, count = sample_rows(path, texts, pools.MAX_SAMPLED_ROWS, on_rows, reading)
-    some = "" if len(pool) == count else f", of which {len(pool):,} are taken at random"
-    print_note(f"{count:,} unlabeled rows{some}", as_json=as_json)
-    return pool
+        limit = most or pools.MAX_SAMPLED_ROWS
+        rows, count = sample_rows(path, texts, limit, on_rows, reading)
+    some = "" if len(rows) == count else f", of which {len(rows):,} are taken at random"
+    if kind or some:
+        print_note(f"{count:,} {kind}rows{some}", as_json=as_json)
+    return rows
 
 
 def _load(path: Path, device: str) -> "TableModel":

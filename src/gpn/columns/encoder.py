@@ -40,7 +40,7 @@ from gpn.columns.column_types import (
 )
 from gpn.columns.dates import CLOCKS, describe_layout, find_date_layout, parse_dates
 from gpn.columns.frames import ColumnsWarning
-from gpn.columns.number_texts import is_missing_text
+from gpn.columns.number_texts import is_missing_text, with_unit
 from gpn.core.warnings import GPNWarning, warn_caller
 from gpn.saving.validation import are_texts, check
 
@@ -184,20 +184,39 @@ class TableEncoder:
         ones = (f"{name}={value}" for name, values in self.categories.items() for value in values)
         return [*self.medians, *ones]
 
+    def shown(self, name: str, value: float) -> str:
+        """A number of a column as it would stand in the table."""
+        kind = self.times.get(name)
+        if kind in (DATE, CLOCK):
+            usual = "%Y-%m-%d" if kind == DATE else "%H:%M:%S"
+            return pd.Timestamp(value, unit="s").strftime(self.layouts.get(name, usual))
+        return with_unit(f"{value:.4g}", self.units.get(name, ""))
+
     def is_constant(self, name: str, texts: pd.Series) -> NDArray[np.bool_]:
         """Which texts say the one value of a column that is left out: "1.0" says "1"."""
         return _places(texts, [self.constants[name]]) >= 0
 
     def unseen_rows(self, table: pd.DataFrame) -> NDArray[np.bool_]:
         """Which rows hold a value of a category that the fit has not seen; it does not warn."""
-        table, unseen = as_table(table), np.zeros(len(table), dtype=bool)
-        for name, known in {
-            **self.categories,
-            **{n: [v] for n, v in self.constants.items()},
-        }.items():
-            if name in table.columns:
-                unseen |= _places(to_texts(table[name]), known) < 0
+        unseen = np.zeros(len(table), dtype=bool)
+        for rows in self._new_values(table).values():
+            unseen |= rows
         return unseen
+
+    def columns_with_new_values(self, table: pd.DataFrame) -> list[str]:
+        """The columns where some row has a value that the fit has not seen, most rows first."""
+        counts = {name: int(rows.sum()) for name, rows in self._new_values(table).items()}
+        return sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
+
+    def _new_values(self, table: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
+        """For each category and constant, which rows have a value that the fit has not seen."""
+        table = as_table(table)
+        known = {**self.categories, **{name: [one] for name, one in self.constants.items()}}
+        return {
+            name: _places(to_texts(table[name]), values) < 0
+            for name, values in known.items()
+            if name in table.columns
+        }
 
     def transform(self, table: pd.DataFrame) -> NDArray[np.float64]:
         """The columns of the fit as numbers, in its order; other columns are ignored."""

@@ -6,14 +6,18 @@ left by a writer that was killed, and the next writer of the same path removes i
 
 import errno
 import hashlib
+import json
 import os
 import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 try:
     import fcntl
@@ -164,3 +168,15 @@ def _advice(path: Path, size: int, error: OSError) -> str:
         f"{failure}; the file that was there, if any, is as it was. Make room ({free:,} bytes are "
         "free there) or raise the limit on file sizes, or choose another folder."
     )
+
+
+def checksum(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of all entries of a header but "checksum", and of all tensors, by name."""
+    digest = hashlib.sha256()
+    entries = {name: value for name, value in header.items() if name != "checksum"}
+    digest.update(json.dumps(entries, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

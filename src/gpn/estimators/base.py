@@ -28,6 +28,8 @@ from gpn.estimators.closed_form.bends import straightened
 from gpn.estimators.intervals.calibration import Calibration
 from gpn.estimators.intervals.shift import shift_weights
 from gpn.estimators.ood.detector import MIN_LABELS, Detector, different_rows
+from gpn.estimators.ood.drift.checks import Drift
+from gpn.estimators.ood.drift.rows import drift_of
 from gpn.estimators.ood.pool import some_pool_rows
 from gpn.estimators.ood.thresholds import threshold_log_odds, warn_of_extrapolation
 from gpn.estimators.scaling import Scale, scale_of_rows
@@ -65,6 +67,7 @@ ESTIMATORS: dict[str, "type[Estimator]"] = {}  # the classes that a model file m
 # Double precision costs little in a task this small, and is kinder to its posterior.
 MAX_DOUBLE_LABELS = 1000
 MAX_DOUBLE_COLUMNS = 10
+MAX_REPEATED_ROWS = 1000
 GATE_VARIANCE = 4.0  # of logits where rows are unknown; numbers have their own
 
 
@@ -83,6 +86,7 @@ class Estimator(BaseEstimator):
         reference_scores_: sorted OOD scores of known rows, from which `threshold` is taken.
         calibration_: conformal scores of calibration rows, None until `calibrate`.
         encoder_: what makes numbers of a frame with columns of other types; else None.
+        repeated_rows_: some scaled rows with their copies, where the detector takes copies once.
         medians_: of the columns of an array, which missing values are taken as; None for images.
     """
 
@@ -92,6 +96,7 @@ class Estimator(BaseEstimator):
     x_scale_: Scale
     detector_: Detector | None
     gate_variance_: float
+    repeated_rows_: Array | None
     reference_scores_: Array
     calibration_: Calibration | None
     encoder_: Any
@@ -182,11 +187,13 @@ class Estimator(BaseEstimator):
 
     def _fit_detector(self, X: Array, pool: Tensor | Pool | None, seed: int) -> None:
         """Set `detector_`, from scaled rows of a table."""
-        self.detector_, self.gate_variance_ = None, GATE_VARIANCE
+        self.detector_, self.gate_variance_, self.repeated_rows_ = None, GATE_VARIANCE, None
         if X.ndim != 2:
             return
-        rows = to_numpy(Estimator._scaled(self, X))
-        rows = rows[different_rows(rows)]
+        every = to_numpy(Estimator._scaled(self, X))
+        rows = every[different_rows(every)]
+        if len(rows) < len(every):
+            self.repeated_rows_ = some_rows(every, MAX_REPEATED_ROWS, seed)
         if len(rows) >= MIN_LABELS:
             self.detector_ = Detector.fit(rows, some_pool_rows(pool, seed), seed)
 
@@ -403,6 +410,39 @@ class Estimator(BaseEstimator):
         limit = np.array([threshold_log_odds(reference, fpr)])
         return float(detector.probability(limit)[0])
 
+    def drift(
+        self,
+        X: Any,
+        y: Any = None,
+        X_reference: Any = None,
+        *,
+        fpr: float = 0.05,
+        level: float = 0.95,
+        false_alarms: float = 0.01,
+    ) -> Drift:
+        """Whether new rows, and the labels that are known by now, still look like those of the fit.
+
+        The checks are the share of flagged rows (`is_ood(X, fpr)`), each column against the labeled
+        rows that the model stores, categories with values that are new, and how many of the labels
+        `y` lie in their intervals (or calibrated sets of classes) of this `level`; NaN in `y` is a
+        label that is not known yet. Where nothing has changed, `false_alarms` is the probability
+        that any of them raises an alarm. Columns that moved by less than 0.05, in terms of their
+        distribution functions, do not count. With `X_reference`, rows are compared with these
+        rather than with those of the fit: with the first month in production, for example.
+        """
+        check_is_fitted(self)
+        return drift_of(
+            self,
+            X,
+            y,
+            X_reference,
+            encoder=getattr(self, "encoder_", None),
+            tables=(as_frame(X), as_frame(X_reference)),
+            fpr=fpr,
+            level=level,
+            false_alarms=false_alarms,
+        )
+
     def functions(self, n: int = 1, random_state: Any = 0) -> Callable[[Any], Array]:
         """`n` fixed functions: call the result on any rows, also chunk by chunk.
 
@@ -466,6 +506,11 @@ def check_checkpoint(method: Method, random_state: Any) -> None:
             "a fit with a checkpoint must have a seed, so that it can be resumed, got "
             "random_state=None; set it to a number."
         )
+
+
+def some_rows(rows: Array, count: int, seed: int) -> Array:
+    """At most `count` rows at random."""
+    return rows[np.random.default_rng(seed).permutation(len(rows))[:count]]
 
 
 def as_seed(random_state: Any) -> int:

@@ -142,6 +142,8 @@ def _arrays(model: Any) -> dict[str, NDArray[Any]]:
     arrays = {"reference_scores": model.reference_scores_}
     if getattr(model, "medians_", None) is not None:
         arrays["medians"] = model.medians_
+    if getattr(model, "repeated_rows_", None) is not None:
+        arrays["repeated_rows"] = model.repeated_rows_
     if model.calibration_ is not None:
         arrays["calibration"] = model.calibration_.scores
         if model.calibration_.weights is not None:
@@ -244,6 +246,11 @@ def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> A
         rule = "there must be a median per column"
         model.medians_ = finite_array(rule, arrays["medians"], (fields["n_features"],))
     model.detector_, model.gate_variance_ = _detector(arrays, fields["n_features"])
+    model.repeated_rows_ = None
+    if "repeated_rows" in arrays:
+        rule = "repeated rows must be rows of finite numbers"
+        shape = (None, fields["n_features"])
+        model.repeated_rows_ = finite_array(rule, arrays["repeated_rows"], shape)
     rule = "reference scores must be finite numbers, one at least"
     model.reference_scores_ = finite_array(rule, arrays["reference_scores"], (None,))
     check(len(model.reference_scores_) > 0, rule, "none")

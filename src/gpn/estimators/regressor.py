@@ -36,7 +36,7 @@ from gpn.estimators.intervals.label_noise import LabelNoise, Residuals, learn_la
 from gpn.estimators.ood.label_range import LabelRange, Spread
 from gpn.estimators.scaling import Scale, warn_of_target_sentinels
 from gpn.estimators.thresholds import Fit, ThresholdRule, unseen_labels
-from gpn.estimators.validation import repeated_rows, weighted_rows
+from gpn.estimators.validation import repeated_rows, warn_of_copies, weighted_rows
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.methods.gpn.fit_report import FitReport, UnseenLabels
 from gpn.methods.gpn.posterior import ClosedFormPosterior
@@ -128,6 +128,7 @@ class Regressor(RegressorMixin, Estimator):
         """
         X, y = self._validated(X, y, reset=True, **NUMERIC)
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
+        warn_of_copies(X, targets)
         self.n_targets_, self._flat = targets.shape[1], np.ndim(y) == 1
         weights = None
         if self._is_closed_form(X, has_pool=X_unlabeled is not None):

@@ -5,8 +5,12 @@ values around 1 dominates the column's deviation and shrinks the other values to
 column is scaled by its other values, with a warning. A value counts as a sentinel if it is a common
 code, lies far from all other values, and makes the deviation ten times theirs. Every other column
 has `Scale.of` all rows, to the last digit: long tails, clusters and wide pools stay as they are.
+
+Any other value that many rows share, far from all others, may be a code, too: it gives a warning
+and changes nothing.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,10 +31,14 @@ LIMITS = [32767.0, 32768.0, 2147483647.0, 2147483648.0]
 CODES = np.array([sign * code for code in (*NINES, *TENS, *LIMITS) for sign in (1, -1)])
 MAX_NAMED_COLUMNS = 3
 NORMAL_SPREAD = 2.563  # from the first decile to the ninth, of N(0, 1)
-MIN_SPREAD = 0.1  # of the standard deviation; a column of mostly one value is scaled by the latter
+# Of the standard deviation; a column with fewer values in its bulk than half of the rows is scaled
+# by the latter, such as one of mostly one value.
+MIN_SPREAD = 0.1
 MIN_TRIMMED = 10  # rows
 LONG_TAIL, BEND, BEYOND = 6.0, 3.0, 10.0
 MIN_PIXELS, NEARLY = 16, 0.8
+# Of a value that may be a code: rows, their share, other values, and the gap in ranges of these.
+MIN_CODE_ROWS, MIN_CODE_SHARE, MIN_OTHER_VALUES, MIN_CODE_GAP = 3, 0.02, 10, 2.0
 
 
 class SentinelWarning(GPNWarning):
@@ -80,7 +88,7 @@ class Scale:
         plain = cls._without_extremes(values)
         tenth, median, last = np.quantile(values, [0.1, 0.5, 0.9], axis=0)
         spread = (last - tenth) / NORMAL_SPREAD
-        wide = spread > MIN_SPREAD * plain.scale
+        wide = (spread > MIN_SPREAD * plain.scale) | _has_varied_bulk(values, tenth, last)
         scale = np.where(wide, spread, plain.scale)
         shift = np.where(wide, median, plain.shift)
         of_one_unit = share_a_unit(values)
@@ -118,6 +126,14 @@ class Scale:
         """Back to the units of the data; `values` ``(..., o)``."""
         return values * self.scale + self.shift
 
+    def invert(self, scaled: Rows) -> Rows:
+        """The values of which `apply` made these, bends included."""
+        if self.bend is None:
+            return self.undo(scaled)
+        size = np.abs(scaled)
+        excess = np.maximum(size - self.bend, 0.0)
+        return self.undo(np.sign(scaled) * (size - excess + np.expm1(excess)))
+
 
 @dataclass(frozen=True)
 class Sentinel:
@@ -134,6 +150,14 @@ class Sentinel:
         return (
             f"{self.code:g} in {self.count} of {self.total} rows, {far:.3g} standard deviations off"
         )
+
+
+def _has_varied_bulk(values: Rows, low: Rows, high: Rows) -> NDArray[np.bool_]:
+    """Which columns have many values between two quantiles, however far the others lie."""
+    inside = np.where((values >= low) & (values <= high), values, low)
+    ordered = np.sort(inside, axis=0)
+    varied: NDArray[np.bool_] = (np.diff(ordered, axis=0) > 0).sum(0) >= len(values) / 2
+    return varied
 
 
 def share_a_unit(values: Rows) -> NDArray[np.bool_]:
@@ -161,6 +185,7 @@ def scale_of_rows(
     of_all = Scale.of(rows)
     scale = Scale.robust(X) if robust else of_all
     found = _sentinels(rows, of_all)
+    _warn_of_lonely_values(X, found, names)
     if not found:
         return scale
     shift, std = scale.shift.copy(), scale.scale.copy()
@@ -176,6 +201,44 @@ def scale_of_rows(
         SentinelWarning,
     )
     return Scale(shift, std, scale.bend)
+
+
+def _warn_of_lonely_values(
+    X: Rows, sentinels: Collection[int], names: NDArray[np.object_] | None
+) -> None:
+    """Warn where many rows of a column share a value far from all others, sentinels aside."""
+    values = {i: lonely_value(column) for i, column in enumerate(X.T) if i not in sentinels}
+    shown = [
+        f"{i if names is None else repr(names[i])} has {value:g} in {np.sum(X[:, i] == value)} of "
+        f"{len(X)} rows"
+        for i, value in values.items()
+        if value is not None
+    ]
+    if shown:
+        more = len(shown) - MAX_NAMED_COLUMNS
+        warn_caller(
+            "columns should hold no codes for missing values, got values far from all others: "
+            f"column {'; column '.join(shown[:MAX_NAMED_COLUMNS])}"
+            f"{f'; and {more} more columns' if more > 0 else ''}. If they are codes, replace them "
+            "by NaN; here they are taken as numbers.",
+            SentinelWarning,
+        )
+
+
+def lonely_value(column: Rows) -> float | None:
+    """The smallest or largest value, where many rows share it, and all others are far from it."""
+    ordered = np.sort(column)
+    for end, others in (
+        (ordered[0], ordered[np.searchsorted(ordered, ordered[0], "right") :]),
+        (ordered[-1], ordered[: np.searchsorted(ordered, ordered[-1], "left")]),
+    ):
+        count = len(ordered) - len(others)
+        if not max(MIN_CODE_ROWS, MIN_CODE_SHARE * len(ordered)) <= count < len(ordered) / 2:
+            continue
+        gap = np.abs(others - end).min()
+        if gap > MIN_CODE_GAP * np.ptp(others) > 0 and len(np.unique(others)) >= MIN_OTHER_VALUES:
+            return float(end)
+    return None
 
 
 def warn_of_target_sentinels(y: Rows) -> None:

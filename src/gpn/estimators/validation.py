@@ -29,6 +29,13 @@ MAX_MEAN_WEIGHT = 10  # copies per row
 MIN_SYNTHETIC_ROWS = 1000
 MAX_DENSE_BYTES = 4 << 30
 MAX_MEDIAN_ROWS = 10_000
+MIN_CHECKED_ROWS, MAX_CHECKED_ROWS = 20, 50_000
+MIN_TARGET_VALUES = 10
+MIN_COPIES, SAME_LABEL = 0.1, 0.95  # shares of rows, and of copies that have the same label
+
+
+class CopiesWarning(GPNWarning):
+    """Many rows are copies of others, label included."""
 
 
 class SyntheticPoolWarning(GPNWarning):
@@ -111,6 +118,26 @@ def warn_of_missing(X: Array, names: Array | None) -> None:
             f"X has missing values, which are taken as the median of their column in the fit: "
             f"column {', '.join(some)}{more}.",
             ColumnsWarning,
+        )
+
+
+def warn_of_copies(X: Array, targets: Array) -> None:
+    """Warn where many rows are copies of others, and copies of a row have its label, too.
+
+    Repeated measurements differ in their labels; few values of a target repeat by chance.
+    """
+    if X.ndim != 2 or not MIN_CHECKED_ROWS <= len(X) <= MAX_CHECKED_ROWS:
+        return
+    if len(np.unique(targets, axis=0)) < MIN_TARGET_VALUES:
+        return
+    of_rows = len(X) - len(np.unique(X, axis=0))
+    both = len(X) - len(np.unique(np.concatenate([X, targets], axis=1), axis=0))
+    if both >= MIN_COPIES * len(X) and both >= SAME_LABEL * of_rows:
+        warn_caller(
+            f"rows should be measured one by one, got {both} of {len(X)} that are copies of "
+            "others, label included; each counts as a measurement of its own, so that intervals "
+            "are too narrow: drop them, with drop_duplicates() for example.",
+            CopiesWarning,
         )
 
 

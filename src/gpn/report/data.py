@@ -1,5 +1,6 @@
 """All numbers of a report as one plain dict: what the page is rendered from."""
 
+import warnings
 from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gpn.columns.encoder import UnseenWarning
+from gpn.estimators.ood.drift.rows import NO_LABELS
 from gpn.report import measure, performance
 from gpn.report.facts import facts_of
 from gpn.report.functions import functions
@@ -22,6 +25,7 @@ from gpn.report.rows import (
 )
 from gpn.tables.model import TableModel
 
+MAX_DRIFT_COLUMNS = 8
 MAX_FUNCTION_ROWS = 8  # OOD rows among those that functions can be drawn through
 Progress = Callable[[str], Any]
 
@@ -38,6 +42,8 @@ def report_data(
     on_progress("comparing with the labels")
     indices, y, notes = labels_of(model, tables[0])
     measured = _measured(model, tables[0], indices, y) if len(indices) else {}
+    on_progress("comparing columns with those of the fit")
+    drift = _drift(model, tables[0])
     on_progress("shuffling one column after the other")
     labeled = (y, indices) if len(indices) else (None, np.arange(len(tables[0].x)))
     measured["importance"] = performance.importance(model, tables[0].x, *labeled)
@@ -53,12 +59,26 @@ def report_data(
         "tables": {table.name: table.total for table in tables},
         "labels": len(indices),
         **measured,
+        "drift": drift,
         "ood": _ood(model, tables),
         "ood_rows": compare_to_labeled(model, unusual),
         "stored_rows": 0 if stored is None else len(stored),
         **(_class_plots(model, tables, [*unusual, *typical]) if model.is_classifier else {}),
         "functions": functions(model, _interleaved(tables, typical), seen, on_progress),
     }
+
+
+def _drift(model: TableModel, table: ScoredTable) -> dict[str, Any]:
+    """Whether the rows look like those of the fit; their labels have sections of their own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnseenWarning)  # scoring has said it
+        found = model.drift(table.frame.drop(columns=model.target, errors="ignore"))
+    columns = [
+        (each.column, each.change, f"{each.distance:.2f}", "moved" if each.has_moved else "")
+        for each in found.columns[:MAX_DRIFT_COLUMNS]
+    ]
+    said = [sentence for sentence in found.sentences() if sentence != NO_LABELS]
+    return {"sentences": said, "columns": columns}
 
 
 def labels_of(model: TableModel, table: ScoredTable) -> tuple[Any, Array, list[str]]:

@@ -1,15 +1,19 @@
 """A fitted posterior as one file: safetensors with a JSON header, and no pickle.
 
-The header has six strings: `format` ("gpn"), `version`, `method`, and, as JSON, `config`,
-`signature` and `diagnostics`. A posterior that can be saved has `config`, `signature`, `tensors()`
-and the classmethod `restore(config, signature, tensors)`. Loading runs no code from the file.
+The header has eight strings: `format` ("gpn"), `version` of the format, `written_by`, the version
+of gpn, `checksum`, `method`, and, as JSON, `config`, `signature` and `diagnostics`. Files of gpn
+0.1.0 have neither `written_by` nor `checksum`, and open all the same. A posterior that can be saved
+has `config`, `signature`, `tensors()` and the classmethod `restore(config, signature, tensors)`.
+Loading runs no code from the file.
 """
 
 import dataclasses
 import importlib
 import json
 import os
+import re
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -18,7 +22,7 @@ from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from gpn.core.files import write_atomically
+from gpn.core.files import checksum, write_atomically
 from gpn.core.posterior.base import Posterior
 from gpn.core.task import Signature
 from gpn.core.types import plain_copy
@@ -84,12 +88,38 @@ def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> An
     no code from the file, and takes little more memory than the file's own size.
     """
     where, saved = as_device(device), SavedModel.read(Path(path))
+    try:
+        return _restored(saved, where)
+    except ModelError as error:
+        if not _is_newer(saved.written_by):
+            raise
+        raise ModelError(
+            f"{path} must be opened by gpn {saved.written_by} or newer, which wrote it, this is "
+            f"gpn {version('gpn')}; upgrade gpn. ({error!s:.1000})"
+        ) from error
+
+
+def _restored(saved: "SavedModel", where: torch.device) -> Any:
     if "estimator" not in saved.header:
         return restore_posterior(saved, where)
     fields = saved.json("estimator")
     is_table = isinstance(fields, dict) and "columns" in fields
     module, loader = TABLE_LOADER if is_table else ESTIMATOR_LOADER
     return getattr(importlib.import_module(module), loader)(saved, where)
+
+
+def _is_newer(written_by: str) -> bool:
+    """Whether a version such as "0.10.2" is newer than ours; other texts are not."""
+    theirs, ours = (
+        re.fullmatch(r"(\d{1,9})\.(\d{1,9})(\.\d{1,9})?.{0,99}", text)
+        for text in (written_by, version("gpn"))
+    )
+    if theirs is None or ours is None:
+        return False
+    numbers = [
+        [int((part or "0").strip(".")) for part in found.groups()] for found in (theirs, ours)
+    ]
+    return numbers[0] > numbers[1]
 
 
 @dataclass(frozen=True)
@@ -107,6 +137,7 @@ class SavedModel:
         header = {
             "format": FORMAT,
             "version": VERSION,
+            "written_by": version("gpn"),
             "method": name_of(posterior),  # type: ignore[arg-type]
             "config": json.dumps(encode(posterior.config)),
             "signature": json.dumps(dataclasses.asdict(posterior.signature)),
@@ -133,16 +164,29 @@ class SavedModel:
                 f"{path} must be a file that gpn.save wrote, got format "
                 f"{header.get('format')!r:.100}."
             )
+        saved = cls(path, header, tensors)
         if header.get("version") != VERSION:
+            needed = saved.written_by or "a newer version"
             raise ModelError(
-                f"{path} must have format version {VERSION}, which this gpn reads, got "
-                f"{header.get('version')!s:.100}; upgrade gpn."
+                f"{path} must have format version {VERSION}, which gpn {version('gpn')} reads, got "
+                f"{header.get('version')!s:.100}, which needs gpn {needed!s:.100}; upgrade gpn."
             )
-        return cls(path, header, tensors)
+        if header.get("checksum", checksum(header, tensors)) != checksum(header, tensors):
+            raise ModelError(
+                f"{path} must hold what gpn.save wrote, got something else: its checksum differs, "
+                "so that some bytes have changed; copy the file again, or save the model again."
+            )
+        return saved
+
+    @property
+    def written_by(self) -> str:
+        """The version of gpn that wrote the file; "" where it does not say."""
+        return self.header.get("written_by", "")
 
     def write(self) -> None:
         """Write the file whole, or leave what was there before."""
-        write_atomically(self.path, to_bytes(self.tensors, metadata=self.header))
+        header = {**self.header, "checksum": checksum(self.header, self.tensors)}
+        write_atomically(self.path, to_bytes(self.tensors, metadata=header))
 
     def json(self, name: str) -> Any:
         """The header's entry `name`, decoded."""

@@ -74,9 +74,12 @@ class AllocationLimit(TorchFunctionMode):
     ) -> Any:
         options = kwargs or {}
         if func is Tensor.clone:
-            self.left -= args[0].numel()
+            taken = args[0].numel()
         elif func in FACTORIES and torch.device(options.get("device") or "cpu").type != "meta":
-            self.left -= func(*args, **{**options, "device": "meta"}).numel()
+            taken = func(*args, **{**options, "device": "meta"}).numel()
+        else:  # never raise here: leaving torch.no_grad() is such a call
+            return func(*args, **options)
+        self.left -= taken
         if self.left < 0:
             raise ModelError(
                 "the tensors of a model file must be those that its configuration asks for, got a "

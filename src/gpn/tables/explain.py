@@ -12,9 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from gpn.columns.column_types import CLOCK, DATE, TableError, to_texts
+from gpn.columns.column_types import TableError, to_texts
 from gpn.columns.encoder import TableEncoder
-from gpn.columns.number_texts import with_unit
 from gpn.tables.model import TableModel
 
 Rows = NDArray[np.float64]
@@ -138,8 +137,4 @@ def _as_text(encoder: TableEncoder, name: str, values: Rows) -> str:
     """Encoded values as they would stand in the table."""
     if name in encoder.categories:
         return encoder.categories[name][int(values.argmax())]
-    kind, value = encoder.times.get(name), float(values[0])
-    if kind in (DATE, CLOCK):
-        usual = "%Y-%m-%d" if kind == DATE else "%H:%M:%S"
-        return pd.Timestamp(value, unit="s").strftime(encoder.layouts.get(name, usual))
-    return with_unit(f"{value:.4g}", encoder.units.get(name, ""))
+    return encoder.shown(name, float(values[0]))

@@ -17,12 +17,14 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 
 from gpn import metrics
 from gpn.columns.column_types import TableError
-from gpn.columns.encoder import TableEncoder
+from gpn.columns.encoder import TableEncoder, as_table
 from gpn.core.checks import require_level
 from gpn.core.warnings import warn_caller
 from gpn.estimators.classifier import ClassPrediction, GPNClassifier, PosteriorClassifier
 from gpn.estimators.intervals.calibration import class_numbers
 from gpn.estimators.intervals.conformal import fewest_rows
+from gpn.estimators.ood.drift.checks import Drift
+from gpn.estimators.ood.drift.rows import drift_of
 from gpn.estimators.persistence import load_parts, save_model
 from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor, Prediction
 from gpn.saving.format import SavedModel
@@ -30,7 +32,7 @@ from gpn.saving.validation import are_texts, as_model_error, check
 from gpn.tables.fit_record import FitRecord, rows_to_store
 from gpn.tables.reading import Reading
 from gpn.tables.summary import BaselineWarning, behind_baseline, fit_summary
-from gpn.tables.target import is_class, split_unlabeled, target_column, target_numbers
+from gpn.tables.target import has_labels, is_class, split_unlabeled, target_column, target_numbers
 
 Array = NDArray[Any]
 
@@ -161,6 +163,41 @@ class TableModel:
             "ood_auc": metrics.ood_auc(*pair),
             "ood_fpr95": metrics.ood_fpr95(*pair),
         }
+
+    def drift(
+        self,
+        table: pd.DataFrame,
+        reference: pd.DataFrame | None = None,
+        *,
+        fpr: float = 0.05,
+        level: float = 0.95,
+        false_alarms: float = 0.01,
+    ) -> Drift:
+        """Whether new rows still look like those of the fit (`GPNRegressor.drift`).
+
+        Labels count where the table has them: blank cells of the target are not known yet.
+        """
+        return drift_of(
+            self.estimator,
+            self.encoder.transform(table),
+            self._known_labels(table) if has_labels(table, self.target) else None,
+            None if reference is None else self.encoder.transform(reference),
+            encoder=self.encoder,
+            tables=(table, reference),
+            fpr=fpr,
+            level=level,
+            false_alarms=false_alarms,
+        )
+
+    def _known_labels(self, table: pd.DataFrame) -> Array:
+        """The labels of a table, with None or NaN where a row has none."""
+        numbered = as_table(table).reset_index(drop=True)
+        labeled, _ = split_unlabeled(numbered, self.target)
+        found = target_column(labeled, self.target)
+        known = np.asarray(found) if self.is_classifier else self._labels(found)
+        labels = np.full(len(numbered), None, dtype=object)
+        labels[labeled.index] = known
+        return labels if self.is_classifier else labels.astype(np.float64)
 
     def _labels(self, y: pd.Series) -> Array:
         """Targets, or the numbers of classes; a class that the fit has not seen is an error."""

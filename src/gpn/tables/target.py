@@ -54,6 +54,14 @@ def split_unlabeled(table: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.
     return table[~blank], table[blank]
 
 
+def has_labels(table: pd.DataFrame, target: str) -> bool:
+    """Whether the table has the target's column, and a label in some row of it."""
+    if str(target) not in map(str, table.columns):
+        return False
+    y = _column(table, target)
+    return not (y.isna() | y.astype(object).map(_is_blank).astype(bool)).all()
+
+
 def _is_blank(cell: object) -> bool:
     return isinstance(cell, str) and not cell.strip()
 

@@ -6,8 +6,8 @@ A fit is a sequence of training runs (trials of β, the final one); what happens
 on the seed alone. So the file holds one snapshot per run: finished ones as they ended, the current
 one with its optimiser and its randomness. The same call, made again, takes the finished runs from
 the file, resumes the current one, and reaches the same weights bit for bit (on a CPU, with as many
-threads). The file is safetensors with a JSON header: reading it runs no code. It is written
-atomically, and removed when the fit is done.
+threads). The file is safetensors with a JSON header and a checksum: reading it runs no code. It is
+written atomically, and removed when the fit is done.
 """
 
 import json
@@ -24,13 +24,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 
 from gpn.core.config import Config
-from gpn.core.files import remove_temporary_files, write_atomically
+from gpn.core.files import checksum, remove_temporary_files, write_atomically
 from gpn.core.task import Task
 from gpn.core.types import Rng
 from gpn.training.fingerprint import fingerprint
 from gpn.training.state import Snapshot, TrainingState
 
-FORMAT, VERSION = "gpn-checkpoint", "3"
+FORMAT, VERSION = "gpn-checkpoint", "4"
 
 MAX_WRITING_SHARE = 0.05
 
@@ -100,6 +100,7 @@ class CheckpointSession:
             "facts": json.dumps(self.facts),
             "trainings": json.dumps([run.facts for run in self.runs]),
         }
+        header["checksum"] = checksum(header, tensors)
         write_atomically(self.path, to_bytes(tensors, metadata=header))
         now = time.monotonic()
         self.due = now + max(self.every, (now - started) / MAX_WRITING_SHARE)
@@ -138,7 +139,10 @@ def _read(path: Path, facts: dict[str, str]) -> list[Snapshot]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise _damaged(path, error) from error
-    _check(path, header, facts)
+    _check_format(path, header)
+    if header.get("checksum") != checksum(header, tensors):
+        raise _damaged(path, ValueError("its checksum differs"))
+    _check_facts(path, header, facts)
     try:
         runs: list[dict[str, Any]] = json.loads(header["trainings"])
         every = Snapshot({}, tensors)
@@ -147,12 +151,15 @@ def _read(path: Path, facts: dict[str, str]) -> list[Snapshot]:
         raise _damaged(path, error) from error
 
 
-def _check(path: Path, header: dict[str, str], facts: dict[str, str]) -> None:
+def _check_format(path: Path, header: dict[str, str]) -> None:
     if (header.get("format"), header.get("version")) != (FORMAT, VERSION):
         raise ValueError(
             f"{path} must be a checkpoint that this gpn wrote, got format "
             f"{header.get('format')!r}, version {header.get('version')!r}; choose another path."
         )
+
+
+def _check_facts(path: Path, header: dict[str, str], facts: dict[str, str]) -> None:
     theirs = json.loads(header["facts"])
     other = [name for name, fact in facts.items() if theirs.get(name) != fact]
     if other:

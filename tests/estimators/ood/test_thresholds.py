@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from gpn import GPNClassifier, GPNConfig, GPNRegressor, TrainConfig
 from gpn.estimators.ood.detector import Detector
@@ -21,6 +22,22 @@ def test_a_tail_that_is_exponential_keeps_the_promise_at_any_share(n: int, fpr: 
     rng = np.random.default_rng(n)
     beyond = [np.exp(-threshold_log_odds(rng.exponential(size=n), fpr)) for _ in range(8000)]
     assert np.mean(beyond) == pytest.approx(fpr, rel=0.35)
+
+
+@pytest.mark.slow
+def test_at_20_labels_few_data_sets_have_twice_as_many_false_alarms() -> None:
+    """The share of flagged rows is Beta(21 fpr, 21 (1 − fpr)): beyond 10 % in one of eight sets."""
+    sets, rates = 200, []
+    for seed in range(sets):
+        rng = np.random.default_rng([20, seed])
+        rows = rng.normal(size=(20 + 400, 4)) @ rng.normal(size=(4, 6))
+        rows += 0.3 * rng.normal(size=rows.shape)
+        detector = Detector.fit(rows[:20], None, seed)
+        limit = threshold_log_odds(detector.reference, 0.05)
+        rates.append((detector.log_odds(rows[20:]) > limit).mean())
+    beyond = beta.sf(0.1, 21 * 0.05, 21 * 0.95)
+    print(f"{np.mean(rates):.3f} on average, {np.mean(np.array(rates) > 0.1):.3f} beyond 10 %")
+    assert np.mean(np.array(rates) > 0.1) < beyond + 3 * np.sqrt(beyond * (1 - beyond) / sets)
 
 
 @pytest.mark.parametrize(("n", "sets"), [(20, 16), (50, 12), (200, 6)])

@@ -137,6 +137,8 @@ class ParquetRows(FileRows):
         dtypes = [schema.field(name).type.to_pandas_dtype() for name in self.columns]
         self.dtype = np.result_type(np.float32, *dtypes)
         counts = [self.metadata.row_group(i).num_rows for i in range(self.metadata.num_row_groups)]
+        if min(counts, default=0) < 0 or sum(counts) != self.metadata.num_rows:
+            raise _damaged(path, "Parquet")
         self.group_ends = torch.tensor([count for count in counts if count]).cumsum(0)
         self.group_numbers = [i for i, count in enumerate(counts) if count]
 
@@ -181,6 +183,8 @@ class ParquetRows(FileRows):
                     values = self._values(chunk, name)
                     rows[first:last, column] = values[wanted[first:last] - seen]
             seen += len(chunk)
+        if seen <= wanted[-1]:
+            raise _damaged(self.path, "Parquet")
 
     def _values(self, chunk: Any, name: str) -> Array:
         """One column as numbers, with NaN for missing values."""
@@ -217,9 +221,13 @@ def _complete(path: Path, kind: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # from the system, not from the parser
-        raise ValueError(
-            f"{path} must be a complete {kind} file, and cannot be read as one; write it anew."
-        ) from error
+        raise _damaged(path, kind) from error
+
+
+def _damaged(path: Path, kind: str) -> ValueError:
+    return ValueError(
+        f"{path} must be a complete {kind} file, and cannot be read as one; write it anew."
+    )
 
 
 def _check_array(array: Any, name: str) -> None:
