@@ -4,8 +4,9 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.ensemble import ExtraTreesClassifier
 
-from gpn.estimators.ood.detector import Detector
+from gpn.estimators.ood.detector import Detector, fit_trees
 from gpn.estimators.ood.distances import N_DISTANCES, Distances
 from gpn.estimators.ood.pool import auc
 from gpn.estimators.ood.thresholds import threshold_log_odds
@@ -157,3 +158,16 @@ def test_doubts_of_labels_come_from_trees_that_have_not_seen_them() -> None:
     unseen = detector.label_log_odds(rows, np.arange(2500)).mean()
     seen = detector.log_odds(rows).mean()
     assert abs(unseen - detector.log_odds(new).mean()) < 0.5 * (unseen - seen)
+
+
+def test_trees_are_those_of_a_forest() -> None:
+    rng = np.random.default_rng(0)
+    known, unknown = rng.normal(size=(80, 3)), rng.normal(1.0, 2.0, size=(200, 3))
+    seed = int(np.random.default_rng(5).integers(2**31))
+    forest = ExtraTreesClassifier(
+        7, min_samples_leaf=4, max_depth=6, class_weight="balanced", random_state=seed
+    )
+    forest.fit(np.concatenate([known, unknown]), np.r_[np.zeros(80), np.ones(200)])
+    trees = fit_trees(known, unknown, 7, (4, 6), np.random.default_rng(5))
+    new = rng.normal(size=(50, 3)).astype(np.float32)
+    np.testing.assert_allclose(trees.predict(new), forest.predict_proba(new)[:, 1], atol=1e-12)

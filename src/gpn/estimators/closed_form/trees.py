@@ -10,11 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-)
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.tree import ExtraTreeClassifier
 
 Array = NDArray[Any]
 Boosting: TypeAlias = HistGradientBoostingRegressor | HistGradientBoostingClassifier
@@ -60,14 +57,14 @@ class Trees:
         )
 
     @classmethod
-    def of_forest(cls, forest: ExtraTreesClassifier) -> "Trees":
-        """The forest's probability of its second class, as the sum over trees."""
-        trees = [each.tree_ for each in forest.estimators_]
-        shape = len(trees), max(tree.node_count for tree in trees)
+    def of_classes(cls, trees: Sequence[ExtraTreeClassifier]) -> "Trees":
+        """The mean probability of the second class."""
+        fitted = [tree.tree_ for tree in trees]
+        shape = len(fitted), max(tree.node_count for tree in fitted)
         links = np.tile(np.arange(shape[1], dtype=np.int32), (3, shape[0], 1))
         links[0] = 0
         numbers = np.zeros((2, *shape))
-        for line, tree in enumerate(trees):
+        for line, tree in enumerate(fitted):
             n, inner = tree.node_count, tree.children_left >= 0
             links[0, line, :n] = np.where(inner, tree.feature, 0)
             links[1, line, :n] = np.where(inner, tree.children_left, np.arange(n))
@@ -76,7 +73,7 @@ class Trees:
             share = counts[:, 1] / np.maximum(counts.sum(1), 1e-300)
             numbers[0, line, :n] = np.where(inner, tree.threshold, 0.0)
             numbers[1, line, :n] = np.where(inner, 0.0, share) / shape[0]
-        depth = max(tree.max_depth for tree in trees)
+        depth = max(tree.max_depth for tree in fitted)
         return cls(links[0], numbers[0], links[1], links[2], numbers[1], 0.0, int(depth))
 
     def predict(self, X: Array) -> NDArray[np.float64]:

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit, logit
-from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.tree import ExtraTreeClassifier
+from sklearn.utils.class_weight import compute_sample_weight
 
 from gpn.estimators.closed_form.trees import Trees
 from gpn.estimators.ood.distances import N_DISTANCES, Distances
@@ -34,6 +35,7 @@ Array = NDArray[Any]
 PARTS = 5
 PAIRS = tuple(combinations(range(PARTS), 2))  # the parts that each fit leaves out
 MIN_LABELS = 8
+MAX_SEED = np.iinfo(np.int32).max
 MIN_THREAD_ROWS = 1000
 MIN_SINGLE_SHARE = 0.05
 MAX_LABELS = 2000  # that distances are taken from
@@ -128,17 +130,25 @@ def fit_trees(
     leaf_and_depth: tuple[int, int],
     rng: np.random.Generator,
 ) -> Trees:
-    """Trees that tell two kinds of rows apart, which weigh the same."""
-    forest = ExtraTreesClassifier(
-        n_trees,
-        min_samples_leaf=leaf_and_depth[0],
-        max_depth=leaf_and_depth[1],
-        class_weight="balanced",
-        n_jobs=1,
-        random_state=int(rng.integers(2**31)),
-    )
+    """Trees that tell two kinds of rows apart, which weigh the same.
+
+    They are those of an `ExtraTreesClassifier`, one by one: a forest empties the filters of
+    warnings for a moment at each tree, also for other threads.
+    """
+    rows = np.concatenate([known, unknown]).astype(np.float32)
     kind = np.r_[np.zeros(len(known)), np.ones(len(unknown))]
-    return Trees.of_forest(forest.fit(np.concatenate([known, unknown]), kind))
+    weights = compute_sample_weight("balanced", kind)
+    seeds = np.random.RandomState(int(rng.integers(2**31)))
+    leaf, depth = leaf_and_depth
+    trees = [
+        ExtraTreeClassifier(
+            min_samples_leaf=leaf, max_depth=depth, random_state=seeds.randint(MAX_SEED)
+        )
+        for _ in range(n_trees)
+    ]
+    return Trees.of_classes(
+        [tree.fit(rows, kind, sample_weight=weights, check_input=False) for tree in trees]
+    )
 
 
 def joined(rows: Rows, distances: Rows) -> Rows:
