@@ -47,7 +47,7 @@ from gpn.training.torch_state import one_thread
 
 MAX_CANDIDATES, MAX_EXACT_CANDIDATES = 20_000, 3000
 ROOT_DRAWS = 200
-MIN_NOISE_LABELS = 10
+MIN_NOISE_LABELS, MIN_RANGE_LABELS = 10, 200
 MAX_PRIOR_ROWS = 200
 MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE = 2.0, 4.0
 MAX_ONE_THREAD_LABELS = 1000
@@ -362,8 +362,13 @@ class Regressor(RegressorMixin, Estimator):
             self.reference_scores_ = self.detector_.probability(self.label_range_.reference)
 
     def _learnt_range(self, task: Task, unseen: UnseenLabels) -> LabelRange | None:
-        """The range of the labels, and the scores of those that were left out."""
+        """The range of the labels, and the scores of those that were left out.
+
+        None where these are few, as in fits of networks: the threshold rests on all labels there.
+        """
         rows = unseen.rows.cpu()
+        if len(rows) < min(len(task.x_obs) / 2, MIN_RANGE_LABELS):
+            return None
         odds = self._label_log_odds(task.x_obs, to_numpy(rows))
         if odds is None:
             return None

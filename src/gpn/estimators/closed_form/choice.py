@@ -7,7 +7,7 @@ a posterior whose prior has not seen it either; of more, labels are left out one
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -33,12 +33,17 @@ from gpn.estimators.closed_form.mean import (
 from gpn.estimators.intervals.label_noise import student_loss
 from gpn.methods.gpn.fit_report import UnseenLabels
 from gpn.methods.gpn.fitting.closed_form import unseen_rows
-from gpn.methods.gpn.model.kernel_generator import condition_exactly, leave_one_out
+from gpn.methods.gpn.model.kernel_generator import (
+    KernelGenerator,
+    condition_exactly,
+    leave_one_out,
+)
 from gpn.training.torch_state import side_by_side
 
 Rows = NDArray[np.float64]
 Index = NDArray[np.int64]
 OnStep = Callable[[], None]
+Moments = tuple[Tensor, Tensor, Tensor]  # numbers of rows, means and variances
 
 MAX_SCORED_LABELS = 2000
 MIN_COSINE_LABELS = 1000  # from so many on cosines, the RBF kernel, are tried as well; of fewer,
@@ -92,53 +97,68 @@ class _Labels:
     folds: list[tuple[Index, Index]] | None
 
     def scored(self, choice: Choice, nested: Rows | None = None) -> Choice:
-        """The choice with how it predicts left-out labels."""
-        unseen = None
+        """The choice with how it predicts left-out labels.
+
+        Folds are predicted by priors that have not seen them, and by the prior itself: the worse
+        of both counts. The first shows what follows the noise, the second a search that ended at a
+        prior for these labels alone.
+        """
         if self.folds is None:
-            residuals, variance, weights = self._left_out(choice)
-        else:
-            unseen = self._cross_validated(choice, self.folds, nested)
-            residuals = (self.y[unseen.rows] - unseen.mean).numpy()
-            variance, weights = unseen.variance.numpy(), self._weights_of(unseen.rows)
-        total = variance + choice.learnt.noise_std**2 / weights
+            return self._judged(choice, self._left_out(choice))
+        both = zip(*self._cross_validated(choice, self.folds, nested), strict=True)
+        columns = [zip(*folds, strict=True) for folds in both]
+        found = [self._judged(choice, UnseenLabels(*map(torch.cat, each))) for each in columns]
+        return max(found, key=lambda each: each.score)
+
+    def _judged(self, choice: Choice, unseen: UnseenLabels) -> Choice:
+        """By predictions of some labels; kept where they are those of folds."""
+        weights = np.ones((len(unseen.rows), 1))
+        if self.weights is not None:
+            weights = self.weights[unseen.rows, None].double().cpu().numpy()
+        residuals = (self.y[unseen.rows].double() - unseen.mean).cpu().numpy()
+        total = unseen.variance.cpu().numpy() + choice.learnt.noise_std**2 / weights
         losses = [
             student_loss(residual / np.sqrt(spread)) + np.log(spread).mean() / 2
             for residual, spread in zip(residuals.T, total.T, strict=True)
         ]
         errors = _squared_errors((residuals**2 * weights).mean(1) / float(np.mean(weights)))
+        kept = None if self.folds is None else unseen
         score = float(np.mean(losses))
-        return replace(choice, score=score, squared_errors=errors, unseen=unseen)
+        return replace(choice, score=score, squared_errors=errors, unseen=kept)
 
-    def _left_out(self, choice: Choice) -> tuple[Rows, Rows, Rows]:
-        """y − mean, the function's variance and the weight, of (some) labels given the others."""
+    def _left_out(self, choice: Choice) -> UnseenLabels:
+        """(Some) labels given the others."""
         order = torch.randperm(len(self.y), generator=as_generator(1))[:MAX_SCORED_LABELS]
         x, y = choice.x[order].double(), self.y[order].double()
         weights = None if self.weights is None else self.weights[order].to(x)
-        noise_std = choice.learnt.noise_std
-        generator = condition_exactly(choice.learnt.prior, x, y, noise_std, weights)
-        mean, variance = leave_one_out(generator, y, noise_std, weights)
-        return (y - mean).cpu().numpy(), variance.cpu().numpy(), self._weights_of(order)
+        generator = _conditioned(choice.learnt, x, y, weights)
+        return UnseenLabels(order, *leave_one_out(generator, y, choice.learnt.noise_std, weights))
 
     def _cross_validated(
         self, choice: Choice, folds: list[tuple[Index, Index]], nested: Rows | None
-    ) -> UnseenLabels:
-        """Each fold as a posterior predicts it whose prior has not seen it, nor its mean model."""
-        y, found = self.y.double(), []
+    ) -> Iterator[tuple[Moments, ...]]:
+        """Rows of each fold, mean and variance: by a prior learnt without it, and by the choice's.
+
+        The mean model has not seen the fold either.
+        """
+        y = self.y.double()
         for number, (rest, fold) in enumerate(folds):
             x = choice.x.double()
             if nested is not None:
                 column = torch.from_numpy(nested[number]).to(x)
                 x = torch.cat([x[:, : -column.shape[1]], column], dim=1)
-            weights = None if self.weights is None else self.weights[rest]
-            learnt = _learnt_anew(choice, x[rest], y[rest], weights)
-            generator = condition_exactly(learnt.prior, x[rest], y[rest], learnt.noise_std, weights)
-            found.append((torch.from_numpy(fold), *generator.moments(x[fold])))
-        return UnseenLabels(*map(torch.cat, zip(*found, strict=True)))
+            labels = x[rest], y[rest], None if self.weights is None else self.weights[rest]
+            anew, left_out = _learnt_anew(choice, *labels), torch.from_numpy(fold)
+            yield tuple(
+                (left_out, *_conditioned(learnt, *labels).moments(x[fold]))
+                for learnt in (anew, choice.learnt)
+            )
 
-    def _weights_of(self, rows: Tensor) -> Rows:
-        if self.weights is None:
-            return np.ones((len(rows), 1))
-        return self.weights[rows, None].double().cpu().numpy()
+
+def _conditioned(
+    learnt: LearntPrior, x: Tensor, y: Tensor, weights: Tensor | None
+) -> KernelGenerator:
+    return condition_exactly(learnt.prior, x, y, learnt.noise_std, weights)
 
 
 def choose(
@@ -191,7 +211,7 @@ def choose(
     uses = [replace(fitted, as_mean=as_mean) for as_mean in (False, True)]
     choices += side_by_side(*(partial(search, mean=use) for use in uses))
     on_step()
-    return _best(choices)
+    return _best(choices, advantage=ADVANTAGE if model is None else 0.0)
 
 
 def _some_folds(X: Rows) -> list[tuple[Index, Index]] | None:
@@ -216,16 +236,17 @@ def _comparable(errors: tuple[float, float], best: tuple[float, float], max_rati
     return any(error <= max_ratio * least for error, least in zip(errors, best, strict=True))
 
 
-def _best(choices: list[Choice]) -> Choice:
+def _best(choices: list[Choice], advantage: float = ADVANTAGE) -> Choice:
     """The best likelihood among those whose squared error is about the smallest.
 
     A prior that is right at most labels and far off at some may have the better likelihood, by a
-    long tail. Simpler candidates have an advantage, as scores are certain up to about 1/√n.
+    long tail. Simpler candidates have an advantage, as scores are certain up to about 1/√n; not
+    against a user's own model.
     """
     usual, of_all = zip(*(choice.squared_errors for choice in choices), strict=True)
     least = min(usual), min(of_all)
     fair = [c for c in choices if _comparable(c.squared_errors, least, MAX_ERROR_RATIO)]
-    step = ADVANTAGE / math.sqrt(len(choices[0].x))
+    step = advantage / math.sqrt(len(choices[0].x))
     return min(fair, key=lambda choice: choice.score + step * choice.complexity)
 
 
