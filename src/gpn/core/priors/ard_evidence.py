@@ -33,12 +33,12 @@ MAX_SCALES = 200  # wider rows, such as embeddings and pixels, have one scale
 JITTER = 1e-6
 MIN_NOISE_SHARE = 0.1
 # mean and standard deviation of p(θ) for logarithms; a scale's mean grows with √d (Hvarfner 2024)
-# a narrow p(θ) of scales: wider ones follow the noise of some hundred labels
-LOG_SCALE_STD = 1.0
+# p(θ) of scales is narrow for up to MAX_LABELS labels: a wide one follows the noise of some hundred
+LOG_SCALE_STD, WIDE_LOG_SCALE_STD = 1.0, 3**0.5
 LOG_HEIGHT, LOG_BIAS, LOG_LINEAR = (0.0, 3.0), (0.0, 1.5), (-1.0, 3.0)
 LOG_NOISE = (LOG_NOISE_MEAN, 3.0)
 # with scales only: the modes of BoTorch's priors, for inputs of unit variance
-LONGER, WIDE_LOG_SCALE_STD, LOG_SMALL_NOISE = 0.46, 3**0.5, (-5.0, 1.0)
+LONGER, LOG_SMALL_NOISE = 0.46, (-5.0, 1.0)
 NAMES = ("height", "bias", "linear", "noise")
 LOG_SCALE_RANGE = 9.0  # on both sides of the usual scale
 LOG_RANGES = [(-10.0, 8.0), (-8.0, 6.0), (-12.0, 8.0), (-14.0, 1.5)]  # in the order of NAMES
@@ -81,18 +81,22 @@ def learn_ard_prior(
     if not bool((y != y[0]).any()):
         return usual_prior(x.shape[1], mean_columns)
     order = torch.randperm(len(x), generator=as_generator(0)).to(x.device)
-    options = _Options(_groups(groups, x.shape[1]), mean_columns, scales_only, activation)
+    is_wide = scales_only or len(x) > MAX_LABELS
+    scale_std = WIDE_LOG_SCALE_STD if is_wide else LOG_SCALE_STD
+    options = _Options(
+        _groups(groups, x.shape[1]), mean_columns, scales_only, activation, scale_std
+    )
     n_scales = int(options.groups.max()) + 1
-    is_wide = n_scales > MAX_NARROW and start is None
+    has_many_columns = n_scales > MAX_NARROW and start is None
     wide_labels = min(max(LABELS_PER_SCALE * n_scales, MAX_LABELS), MAX_WIDE_LABELS)
-    order = order[: wide_labels if is_wide else MAX_LABELS]
+    order = order[: wide_labels if has_many_columns else MAX_LABELS]
     search = _Search(x[order], y[order], options, each[order])
     point = search.start(start)
     if scales_only:
         return search.answer(search.best_of(point, FIRST_STEPS + 2 * STEPS))
     if start is not None:
         return search.answer(search.run(point, steps))
-    last_steps = STEPS + (n_scales // SCALES_PER_STEP if is_wide else 0)
+    last_steps = STEPS + (n_scales // SCALES_PER_STEP if has_many_columns else 0)
     if len(x) > 1.5 * MAX_FIRST_LABELS:
         few = order[:MAX_FIRST_LABELS]
         point = _Search(x[few], y[few], options, each[few]).run(point, FIRST_STEPS)
@@ -131,6 +135,7 @@ class _Options:
     mean_columns: int
     scales_only: bool
     activation: str
+    scale_std: float  # of p(θ) for logarithms of scales
 
 
 class _Search:
@@ -146,8 +151,7 @@ class _Search:
         self.usual_scale = usual_log_scale(x.shape[1]) + longer
         means = [self.usual_scale] * self.n_scales
         means += [mean for mean, _ in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, noise)]
-        scale_std = WIDE_LOG_SCALE_STD if options.scales_only else LOG_SCALE_STD
-        stds = [scale_std] * self.n_scales
+        stds = [options.scale_std] * self.n_scales
         stds += [std for _, std in (LOG_HEIGHT, LOG_BIAS, LOG_LINEAR, noise)]
         self.means = torch.tensor(means, dtype=torch.float64, device=x.device)
         self.stds = torch.tensor(stds, dtype=torch.float64, device=x.device)
