@@ -46,8 +46,9 @@ OnStep = Callable[[], None]
 Moments = tuple[Tensor, Tensor, Tensor]  # numbers of rows, means and variances
 
 MAX_SCORED_LABELS = 2000
-MIN_COSINE_LABELS = 1000  # from so many on cosines, the RBF kernel, are tried as well; of fewer,
-# one scale for all columns: own ones need labels
+# From so many labels on cosines, the RBF kernel, are tried as well; of fewer, one scale for all
+# columns, as a scale for each needs labels.
+MIN_COSINE_LABELS = 1000
 MAX_CROSS_VALIDATED, MAX_ALL_FOLDS = 600, 300
 SOME_FOLDS = 3  # of five, beyond the latter
 FOLD_STEPS = 6  # of the search for a fold's prior, which begins at the answer for all labels
