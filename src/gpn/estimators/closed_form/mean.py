@@ -4,7 +4,7 @@ Predictions of labeled rows come from a model that has not seen them, so that th
 how far they can be trusted; a new row gets the mean prediction of all folds.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
-from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -30,6 +30,7 @@ FOLDS = 5
 MIN_LABELS = 20
 FEW_LABELS = 2000
 MAX_TARGETS = 4
+FOREST_TREES, FOREST_LEAVES, FOREST_COLUMNS = 50, 500, 20  # columns that a split is chosen from
 MAX_ROWS_PER_THREAD = 10_000
 
 
@@ -79,7 +80,7 @@ def cross_fit(
     seen = np.setdiff1d(np.arange(len(X)), unseen)
     folds = [(seen[rest], seen[fold]) for rest, fold in folds_of(X[seen])]
     has_networks = model is None and len(X) > MAX_EXACT_LABELS
-    kind = boosted_trees(len(X)) if model is None else model
+    kind = usual_model(len(X)) if model is None else model
     predicted, fitted = np.zeros_like(y), []
     each = np.ones(len(X)) if weights is None else weights
     for rest, fold in folds:
@@ -91,7 +92,7 @@ def cross_fit(
     by_target = tuple(zip(*fitted, strict=True))
     if model is not None:
         return predicted, MeanModel(models=by_target)
-    trees = tuple(map(Trees.of, by_target))
+    trees = tuple(map(_trees, by_target))
     if not has_networks:
         return predicted, MeanModel(trees=trees)
     networks = fit_networks(x, y, [rest for rest, _ in folds])
@@ -118,7 +119,7 @@ def nested_predictions(
     all that leave it out.
     """
     folds = [fold for _, fold in folds_of(X)]
-    kind = boosted_trees(len(X)) if model is None else model
+    kind = usual_model(len(X)) if model is None else model
     each = np.ones(len(X)) if weights is None else weights
     pairs = [(i, k) for i, k in combinations(range(len(folds)), 2) if i < n_left_out]
     found, every = np.zeros((len(folds), *y.shape)), np.arange(len(X))
@@ -173,6 +174,38 @@ def few_threads(n: int) -> Iterator[None]:
         return
     with threadpool_limits(1, user_api="openmp"):
         yield
+
+
+class TreesOfBothKinds(RegressorMixin, BaseEstimator):
+    """The mean of boosted trees and of a random forest, which follows noise less than either."""
+
+    def fit(self, X: Array, y: Rows, sample_weight: Rows | None = None) -> "TreesOfBothKinds":
+        forest = RandomForestRegressor(
+            FOREST_TREES,
+            min_samples_leaf=max(1, len(X) // FOREST_LEAVES),
+            max_features=min(X.shape[1], FOREST_COLUMNS),
+            random_state=0,
+        )
+        self.boosting_ = boosted_trees(len(X)).fit(X, y, sample_weight)
+        self.forest_ = forest.fit(X, y, sample_weight)
+        return self
+
+    def predict(self, X: Array) -> Rows:
+        found: Rows = (self.boosting_.predict(X) + self.forest_.predict(X)) / 2
+        return found
+
+
+def usual_model(n: int) -> Any:
+    """Two kinds of trees while labels are few, boosted ones alone beyond."""
+    return TreesOfBothKinds() if n < FEW_LABELS else boosted_trees(n)
+
+
+def _trees(models: Sequence[Any]) -> Trees:
+    """The mean of fitted models of the kind of `usual_model`."""
+    if not isinstance(models[0], TreesOfBothKinds):
+        return Trees.of(models)
+    boosting = Trees.of([model.boosting_ for model in models])
+    return Trees.mean([boosting, Trees.of_forests([model.forest_ for model in models])])
 
 
 def boosted_trees(n: int) -> HistGradientBoostingRegressor:

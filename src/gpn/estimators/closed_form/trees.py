@@ -4,13 +4,17 @@ A model file holds numbers only, so that the trees of a mean, of a noise or of a
 as numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
 from sklearn.tree import ExtraTreeClassifier
 
 Array = NDArray[Any]
@@ -59,6 +63,23 @@ class Trees:
     @classmethod
     def of_classes(cls, trees: Sequence[ExtraTreeClassifier]) -> "Trees":
         """The mean probability of the second class."""
+
+        def share(value: Array) -> Array:
+            counts = value[:, 0]
+            part: Array = counts[:, 1] / np.maximum(counts.sum(1), 1e-300)
+            return part
+
+        return cls._of_leaves(trees, share)
+
+    @classmethod
+    def of_forests(cls, forests: Sequence[RandomForestRegressor]) -> "Trees":
+        """The mean of all trees."""
+        trees = [tree for forest in forests for tree in forest.estimators_]
+        return cls._of_leaves(trees, lambda value: value[:, 0, 0])
+
+    @classmethod
+    def _of_leaves(cls, trees: Sequence[Any], leaf_value: Callable[[Array], Array]) -> "Trees":
+        """The mean over trees of a number of each leaf."""
         fitted = [tree.tree_ for tree in trees]
         shape = len(fitted), max(tree.node_count for tree in fitted)
         links = np.tile(np.arange(shape[1], dtype=np.int32), (3, shape[0], 1))
@@ -69,12 +90,29 @@ class Trees:
             links[0, line, :n] = np.where(inner, tree.feature, 0)
             links[1, line, :n] = np.where(inner, tree.children_left, np.arange(n))
             links[2, line, :n] = np.where(inner, tree.children_right, np.arange(n))
-            counts = tree.value[:, 0]
-            share = counts[:, 1] / np.maximum(counts.sum(1), 1e-300)
             numbers[0, line, :n] = np.where(inner, tree.threshold, 0.0)
-            numbers[1, line, :n] = np.where(inner, 0.0, share) / shape[0]
+            numbers[1, line, :n] = np.where(inner, 0.0, leaf_value(tree.value)) / shape[0]
         depth = max(tree.max_depth for tree in fitted)
         return cls(links[0], numbers[0], links[1], links[2], numbers[1], 0.0, int(depth))
+
+    @classmethod
+    def mean(cls, parts: Sequence["Trees"]) -> "Trees":
+        """The mean of several."""
+        size = max(part.value.shape[1] for part in parts)
+
+        def together(name: str) -> Array:
+            arrays = [getattr(part, name) for part in parts]
+            return np.concatenate([np.pad(a, ((0, 0), (0, size - a.shape[1]))) for a in arrays])
+
+        return cls(
+            together("feature"),
+            together("threshold"),
+            together("left"),
+            together("right"),
+            together("value") / len(parts),
+            float(np.mean([part.baseline for part in parts])),
+            max(part.depth for part in parts),
+        )
 
     def predict(self, X: Array) -> NDArray[np.float64]:
         """The sum at each row."""
