@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from sklearn.gaussian_process.kernels import Matern
 from torch import Tensor
 
 import gpn
@@ -39,7 +40,7 @@ def textbook(prior: ARDPrior, x: Tensor, y: Tensor, new: Tensor) -> tuple[Tensor
     return cross @ inverse @ y, prior.kernel(new, new) - cross @ inverse @ cross.T
 
 
-@pytest.mark.parametrize("activation", ["erf", "tanh", "relu", "cos"])
+@pytest.mark.parametrize("activation", ["erf", "tanh", "relu", "cos", "matern"])
 def test_the_kernel_is_the_covariance_of_wide_networks(activation: str) -> None:
     prior = PRIOR.replace(activation=activation, width=256)
     x = torch.randn(5, 3, generator=as_generator(1))
@@ -59,7 +60,7 @@ def test_equal_scales_are_the_networks_prior(activation: str) -> None:
     assert ARDPrior.of(network, 3).kernel(x, x) == pytest.approx(network.kernel(x, x))
 
 
-@pytest.mark.parametrize("activation", ["erf", "cos"])
+@pytest.mark.parametrize("activation", ["erf", "cos", "matern"])
 def test_random_features_have_the_kernel_as_their_product(activation: str) -> None:
     prior = PRIOR.replace(width=100_000, activation=activation)
     x = torch.randn(6, 3, generator=as_generator(1), dtype=torch.float64)
@@ -72,6 +73,19 @@ def test_cosines_with_random_phases_have_the_rbf_kernel() -> None:
     x = torch.randn(6, 2, generator=as_generator(1), dtype=torch.float64)
     gaps = (x[:, None] - x) / x.new_tensor([0.5, 2.0])
     torch.testing.assert_close(prior.kernel(x, x), 1.5 * (-gaps.square().sum(-1) / 2).exp())
+
+
+def test_cosines_of_heavy_tails_have_the_matern_kernel() -> None:
+    """That of scikit-learn, with a slope where two rows are equal."""
+    scales = [0.5, 2.0]
+    prior = ARDPrior(column_scales=tuple(scales), height=1.5, activation="matern")
+    x = torch.randn(6, 2, generator=as_generator(1), dtype=torch.float64).requires_grad_()
+    kernel = prior.kernel(x, x)
+    expected = 1.5 * Matern(scales, nu=2.5)(x.detach().numpy())
+    torch.testing.assert_close(kernel.detach(), torch.from_numpy(expected))
+    kernel.sum().backward()
+    assert x.grad is not None
+    assert bool(x.grad.isfinite().all())
 
 
 def test_a_column_of_infinite_scale_is_irrelevant() -> None:

@@ -18,6 +18,7 @@ from gpn.core.priors.kernel import Entries
 from gpn.core.priors.prior import MLPPrior, PriorSpec
 from gpn.core.types import Inputs, Outputs
 
+TAIL = 5  # degrees of freedom of "matern": twice the smoothness of its kernel
 PHASE_VARIANCE = 100.0  # phases of so large a variance are uniform, up to exp(−200)
 
 
@@ -26,12 +27,33 @@ def cosine_expectation(cross: Entries, left: Entries, right: Entries) -> Entries
     return (cross - (left + right) / 2).clamp_max(0.0).exp()
 
 
+def matern_expectation(cross: Entries, left: Entries, right: Entries) -> Entries:
+    """(1 + s + s²/3) exp(−s) with s² = 5 Var[u − u']: the Matérn kernel of smoothness 5/2.
+
+    It is E[2 cos(t u + c) cos(t u' + c)] with one stretch t for each hidden unit, 5/t² ~ χ²₅.
+    """
+    squares = 5 * (left + right - 2 * cross)
+    lengths = squares.clamp_min(1e-20).sqrt()  # the root has no slope at 0
+    return (1 + lengths + lengths.square() / 3) * (-lengths).exp()
+
+
 def _cosine(u: Tensor) -> Tensor:
     return 2**0.5 * torch.cos(u)
 
 
-EXPECTATIONS = {**NETWORK_EXPECTATIONS, "cos": cosine_expectation}
-FUNCTIONS = {"erf": torch.erf, "tanh": torch.tanh, "relu": torch.relu, "cos": _cosine}
+EXPECTATIONS = {
+    **NETWORK_EXPECTATIONS,
+    "cos": cosine_expectation,
+    "matern": matern_expectation,
+}
+FUNCTIONS = {
+    "erf": torch.erf,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "cos": _cosine,
+    "matern": _cosine,
+}
+STATIONARY = ("cos", "matern")  # kernels of the difference of two rows alone
 
 
 MIN_SCALE = 1e-150  # the square of a row over its scale must be a number
@@ -49,7 +71,8 @@ class ARDPrior(PriorSpec):
         another model. 0 is a mean of zero.
     activation
         φ: "erf" (arc-sine kernel), "tanh", "relu" (arc-cosine kernel), or "cos" with random phases
-        in the place of biases: the RBF kernel, which is the same everywhere.
+        in the place of biases: the RBF kernel, which is the same everywhere. "matern" is "cos" with
+        hidden weights of Student's t distribution: the Matérn kernel of rougher functions.
     width
         Hidden units of the functions that `sample` draws; the kernel has infinitely many.
     """
@@ -122,6 +145,7 @@ class ARDPrior(PriorSpec):
         return {
             "hidden.weight": by_column,
             "hidden.bias": self.hidden_bias,
+            "tail": 1.0,
             "last.weight": self.height / self.width,
             "linear.weight": by_column * (self.linear / len(self.column_scales)),
         }
@@ -129,7 +153,7 @@ class ARDPrior(PriorSpec):
     @property
     def hidden_bias(self) -> float:
         """The variance of a hidden unit's bias, or of its phase."""
-        return PHASE_VARIANCE if self.activation == "cos" else self.bias
+        return PHASE_VARIANCE if self.activation in STATIONARY else self.bias
 
     def _scaled(self, x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b n d"]:
         return x / x.new_tensor(self.column_scales)
@@ -144,8 +168,12 @@ class RandomFeatures:
     def __init__(self, prior: ARDPrior, rng: torch.Generator, like: Tensor) -> None:
         d = len(prior.column_scales)
         drawn = torch.randn(prior.width, d + 1, generator=rng, dtype=torch.float64)
+        weight = drawn[:, :d]
+        if prior.activation == "matern":
+            tail = torch.randn(prior.width, TAIL, generator=rng, dtype=torch.float64)
+            weight = weight * _stretch(tail)
         self.prior = prior
-        self.weight = drawn[:, :d].to(like)
+        self.weight = weight.to(like)
         self.bias = (drawn[:, d] * prior.hidden_bias**0.5).to(like)
         self.size = prior.width + d
 
@@ -157,7 +185,7 @@ class RandomFeatures:
 
 
 class _Network(nn.Module):
-    """last · φ(hidden x) + linear · x."""
+    """last · φ(hidden x) + linear · x; with "matern" each hidden unit has a stretch of its own."""
 
     def __init__(self, inputs: int, width: int, outputs: int, activation: str) -> None:
         super().__init__()
@@ -165,9 +193,22 @@ class _Network(nn.Module):
         self.last = nn.Linear(width, outputs, bias=False)
         self.linear = nn.Linear(inputs, outputs, bias=False)
         self.activation = FUNCTIONS[activation]
+        if activation == "matern":
+            self.tail = nn.Parameter(torch.empty(width, TAIL))
 
     def forward(self, x: Inputs) -> Tensor:
-        return self.last(self.activation(self.hidden(x.flatten(1)))) + self.linear(x.flatten(1))
+        rows = x.flatten(1)
+        return self.last(self.activation(self._units(rows))) + self.linear(rows)
+
+    def _units(self, rows: Tensor) -> Tensor:
+        if "tail" not in self._parameters:
+            return self.hidden(rows)
+        return rows @ (self.hidden.weight * _stretch(self.tail)).T + self.hidden.bias
+
+
+def _stretch(tail: Float[Tensor, "width k"]) -> Float[Tensor, "width 1"]:
+    """√(k / Σ z²), which makes normal weights those of Student's t distribution."""
+    return (tail.shape[1] / tail.square().sum(1, keepdim=True)).sqrt()
 
 
 def ard_kernel(
