@@ -1,5 +1,6 @@
 """What decides between priors."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from gpn.core.priors import ard_evidence
 from gpn.core.priors.ard_evidence import usual_prior
 from gpn.estimators.closed_form.choice import (
     LABELS_PER_EXTREME,
+    MAX_SURPRISE,
     Choice,
     _best,
     _comparable,
+    _Labels,
     _squared_errors,
     choose,
 )
@@ -95,3 +98,33 @@ def test_a_category_has_one_scale() -> None:
     found = choose(X, x, y, None, lambda: None)
     scales = found.learnt.prior.column_scales
     assert scales[1] == scales[2] == scales[3]
+
+
+def test_equal_rows_with_other_labels_do_not_bend_functions_wildly() -> None:
+    """Three pairs that differ by a hair in a column contradict each other: the slope along it is
+    huge, and four labels far out in that column are missed by a lot."""
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(np.c_[rng.uniform(-1, 1, 200), np.zeros(200)])
+    x[1:6:2] = x[0:6:2]
+    x[1:6:2, 1], x[-4:, 1] = 1e-3, 1.0
+    y = (3 * x[:, :1]).sin()
+    y[1:6:2] += 0.1
+    learnt = replace(usual_prior(2), noise_std=1e-3)
+    labels = _Labels(y, None, None)
+    before = labels.scored(Choice(x, learnt))
+    steady = labels.steadied(before)
+    assert before.surprise > MAX_SURPRISE > steady.surprise
+    assert steady.squared_errors[1] < before.squared_errors[1] / 20
+    assert steady.learnt.noise_std > learnt.noise_std
+
+
+def test_a_wrong_label_is_no_reason_for_more_noise() -> None:
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(rng.uniform(-1, 1, (400, 1)))
+    y = (3 * x).sin() + 0.01 * torch.from_numpy(rng.normal(size=(400, 1)))
+    y[7] = 30.0
+    choice = Choice(x, replace(usual_prior(1), noise_std=0.01))
+    labels = _Labels(y, None, None)
+    scored = labels.scored(choice)
+    assert scored.surprise > MAX_SURPRISE
+    assert labels.steadied(scored).learnt.noise_std <= 0.03

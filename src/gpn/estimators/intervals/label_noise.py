@@ -30,7 +30,7 @@ from gpn.estimators.closed_form.trees import Trees
 Rows = NDArray[np.float64]
 
 FREEDOMS = (2.5, 3.0, 4.0, 6.0, 10.0, 30.0, math.inf)
-FACTORS = np.exp(np.linspace(-1.5, 1.0, 101))
+FACTORS = np.exp(np.linspace(-4.0, 1.0, 161))  # small ones where functions are nearly exact
 FACTOR_SPREAD = 0.5  # of the prior of log c, in the place of labels where they are few
 MIN_COVERAGE, MAX_COVERAGE = 0.935, 0.955
 FEW_LABELS = 300
