@@ -1,10 +1,12 @@
 """The mean model inside a posterior: cross-fitted trees and networks."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 import gpn
@@ -41,6 +43,34 @@ def smooth(x: Any) -> Any:
 def cross_fit(x: Any, y: Any, model: Any = None, **options: Any) -> Any:
     options = {"unseen": NONE, "on_step": lambda: None, **options}
     return mean.cross_fit(x, x, y, model, **options)
+
+
+def test_few_labels_have_the_trees_of_a_random_forest() -> None:
+    x, new = RNG.normal(size=(2, 300, 2))
+    both = mean.usual_model(300).fit(x, smooth(x))
+    forest = RandomForestRegressor(mean.FOREST_TREES, max_features=2, random_state=0)
+    expected = (forest.fit(x, smooth(x)).predict(new) + both.boosting_.predict(new)) / 2
+    assert np.abs(both.predict(new) - expected).mean() < 0.1 * expected.std()
+    weights = np.where(x[:, 0] > 0, 1.0, 0.0)
+    ignored = np.where(x[:, 0] > 0, smooth(x), 1e6)
+    assert np.abs(mean.usual_model(300).fit(x, ignored, weights).predict(new)).max() < 10
+
+
+def test_a_far_cell_is_no_error() -> None:
+    x = RNG.normal(size=(60, 2))
+    x[3, 1] = 1e300
+    assert np.isfinite(mean.usual_model(60).fit(x, smooth(x[:, ::-1] * 0)).predict(x)).all()
+
+
+def test_no_fit_empties_the_filters_of_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forest of scikit-learn does for a moment, also for other threads."""
+
+    def reset() -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(warnings, "resetwarnings", reset)
+    x = RNG.normal(size=(60, 2))
+    assert GPNRegressor(random_state=0).fit(x, smooth(x)).mean_ is not None
 
 
 def test_copies_of_a_row_share_a_fold() -> None:

@@ -56,6 +56,9 @@ FOLD_STEPS = 6  # of the search for a fold's prior, which begins at the answer f
 MAX_ERROR_RATIO = 1.2
 LABELS_PER_EXTREME = 40  # one label in so many may be typed wrong, and decides nothing
 ADVANTAGE = 0.1  # nats times √n that a candidate must gain over the next simpler one
+# Nats that an e times smaller squared error is worth: likelihoods within 0.01 nats of each other
+# may have errors that differ by half.
+NATS_PER_ERROR, MIN_ERROR = 0.1, 1e-8
 HOPELESS = 3.0  # a mean with so many times the squared error of the posterior is not tried
 # Squared errors of left-out labels are 0.1 to 1.4 times what the posterior expects on 12 tables;
 # beyond this, functions bend wildly to pass through nearly equal rows with different labels.
@@ -268,13 +271,18 @@ def _best(choices: list[Choice], advantage: float = ADVANTAGE) -> Choice:
 
     A prior that is right at most labels and far off at some may have the better likelihood, by a
     long tail. Simpler candidates have an advantage, as scores are certain up to about 1/√n; not
-    against a user's own model.
+    against a user's own model. Where likelihoods are about equal, errors decide.
     """
     usual, of_all = zip(*(choice.squared_errors for choice in choices), strict=True)
     least = min(usual), min(of_all)
     fair = [c for c in choices if _comparable(c.squared_errors, least, MAX_ERROR_RATIO)]
     step = advantage / math.sqrt(len(choices[0].x))
-    return min(fair, key=lambda choice: choice.score + step * choice.complexity)
+
+    def loss(choice: Choice) -> float:
+        errors = np.log(np.maximum(choice.squared_errors, MIN_ERROR)).mean()
+        return float(choice.score + step * choice.complexity + NATS_PER_ERROR * errors)
+
+    return min(fair, key=loss)
 
 
 def warn_of_edge(learnt: LearntPrior) -> None:

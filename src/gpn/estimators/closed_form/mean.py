@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -30,6 +31,7 @@ FOLDS = 5
 MIN_LABELS = 20
 FEW_LABELS = 2000
 MAX_TARGETS = 4
+FLOAT32_RANGE = np.finfo(np.float32).min, np.finfo(np.float32).max
 FOREST_TREES, FOREST_LEAVES, FOREST_COLUMNS = 50, 500, 20  # columns that a split is chosen from
 MAX_ROWS_PER_THREAD = 10_000
 
@@ -180,19 +182,35 @@ class TreesOfBothKinds(RegressorMixin, BaseEstimator):
     """The mean of boosted trees and of a random forest, which follows noise less than either."""
 
     def fit(self, X: Array, y: Rows, sample_weight: Rows | None = None) -> "TreesOfBothKinds":
-        forest = RandomForestRegressor(
-            FOREST_TREES,
-            min_samples_leaf=max(1, len(X) // FOREST_LEAVES),
-            max_features=min(X.shape[1], FOREST_COLUMNS),
-            random_state=0,
-        )
         self.boosting_ = boosted_trees(len(X)).fit(X, y, sample_weight)
-        self.forest_ = forest.fit(X, y, sample_weight)
+        self.forest_ = random_forest(X, y, sample_weight)
+        self.trees_ = Trees.mean([Trees.of([self.boosting_]), Trees.of_regression(self.forest_)])
         return self
 
     def predict(self, X: Array) -> Rows:
-        found: Rows = (self.boosting_.predict(X) + self.forest_.predict(X)) / 2
-        return found
+        return self.trees_.predict(X)
+
+
+def random_forest(X: Array, y: Rows, weights: Rows | None) -> list[DecisionTreeRegressor]:
+    """The trees of a `RandomForestRegressor`, one by one.
+
+    A forest empties the filters of warnings for a moment at each tree, also for other threads.
+    """
+    rng = np.random.RandomState(0)
+    each = np.ones(len(X)) if weights is None else weights
+    rows = np.clip(X, *FLOAT32_RANGE).astype(np.float32)
+    trees = []
+    for _ in range(FOREST_TREES):
+        seed = rng.randint(np.iinfo(np.int32).max)
+        tree = DecisionTreeRegressor(
+            min_samples_leaf=max(1, len(X) // FOREST_LEAVES),
+            max_features=min(X.shape[1], FOREST_COLUMNS),
+            random_state=seed,
+        )
+        drawn = np.random.RandomState(seed).randint(len(X), size=len(X))
+        counts = np.bincount(drawn, minlength=len(X))
+        trees.append(tree.fit(rows, y, sample_weight=each * counts))
+    return trees
 
 
 def usual_model(n: int) -> Any:
@@ -204,8 +222,7 @@ def _trees(models: Sequence[Any]) -> Trees:
     """The mean of fitted models of the kind of `usual_model`."""
     if not isinstance(models[0], TreesOfBothKinds):
         return Trees.of(models)
-    boosting = Trees.of([model.boosting_ for model in models])
-    return Trees.mean([boosting, Trees.of_forests([model.forest_ for model in models])])
+    return Trees.mean([model.trees_ for model in models])
 
 
 def boosted_trees(n: int) -> HistGradientBoostingRegressor:

@@ -10,12 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestRegressor,
-)
-from sklearn.tree import ExtraTreeClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.tree import DecisionTreeRegressor, ExtraTreeClassifier
 
 Array = NDArray[Any]
 Boosting: TypeAlias = HistGradientBoostingRegressor | HistGradientBoostingClassifier
@@ -72,9 +68,8 @@ class Trees:
         return cls._of_leaves(trees, share)
 
     @classmethod
-    def of_forests(cls, forests: Sequence[RandomForestRegressor]) -> "Trees":
+    def of_regression(cls, trees: Sequence[DecisionTreeRegressor]) -> "Trees":
         """The mean of all trees."""
-        trees = [tree for forest in forests for tree in forest.estimators_]
         return cls._of_leaves(trees, lambda value: value[:, 0, 0])
 
     @classmethod
