@@ -36,6 +36,20 @@ def test_each_pick_is_the_best_next_one_by_the_exact_posterior(noise: float) -> 
         assert options[picked[k]] == pytest.approx(best, rel=1e-6)
 
 
+def test_every_second_row_may_be_a_random_one() -> None:
+    covariance = torch.diag(torch.arange(40, 0, -1).double())
+    sure = reduce_exact_variance(covariance[None], 6).tolist()
+    mixed = [
+        reduce_exact_variance(covariance[None], 6, random_rows=seeded(seed)).tolist()
+        for seed in range(50)
+    ]
+    assert sure == list(range(6))
+    assert all(len(set(picked)) == 6 and picked[0] == 0 for picked in mixed)
+    assert len({picked[1] for picked in mixed}) > 20
+    for picked in mixed:  # the best of the rows that are left
+        assert picked[2] == min(set(range(40)) - set(picked[:2]))
+
+
 def test_several_outputs_count_together() -> None:
     wide, narrow = torch.diag(torch.tensor([1.0, 4.0, 2.0])), torch.diag(torch.tensor([9.0, 1, 1]))
     both = torch.cat([cholesky(c.double()) for c in (wide, narrow)])

@@ -34,11 +34,15 @@ def reduce_exact_variance(
     covariance: Float[Tensor, "o n n"],
     count: int,
     noise_variance: float = 0.0,
+    random_rows: torch.Generator | None = None,
 ) -> Int[Tensor, "count"]:
     """The same by the covariance itself.
 
     A covariance from a few hundred draws is no substitute: its spurious correlations, of
     1/√draws with each of thousands of rows, outweigh the true ones.
+
+    With `random_rows` every second row is a random one: where functions are rougher than the
+    covariance says, the rows that it prefers say little about all others.
     """
     require_shapes(covariance=(covariance, "o n n"))
     noise = _positive_noise(noise_variance, covariance.diagonal(dim1=1, dim2=2))
@@ -46,9 +50,12 @@ def reduce_exact_variance(
     free = torch.ones(n, dtype=torch.bool, device=covariance.device)
     picked: list[int] = []
     for _ in range(min(require_count("the number of rows to pick", count), n)):
-        squares = torch.linalg.vector_norm(left, dim=1).square()
-        gains = (squares / (left.diagonal(dim1=1, dim2=2) + noise)).sum(0)
-        row = int(gains.masked_fill(~free, -1.0).argmax())
+        if random_rows is not None and len(picked) % 2 == 1:
+            row = int(torch.multinomial(free.double().cpu(), 1, generator=random_rows))
+        else:
+            squares = torch.linalg.vector_norm(left, dim=1).square()
+            gains = (squares / (left.diagonal(dim1=1, dim2=2) + noise)).sum(0)
+            row = int(gains.masked_fill(~free, -1.0).argmax())
         free[row] = False
         picked.append(row)
         for matrix in left:

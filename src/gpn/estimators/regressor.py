@@ -413,14 +413,19 @@ class Regressor(RegressorMixin, Estimator):
         return self._to_samples(self._draws(self._inputs(X), n_samples, as_seed(random_state)))
 
     def suggest(self, X_pool: Any, n: int = 1) -> NDArray[np.int64]:
-        """The numbers of the `n` rows whose labels would leave the least variance in the pool."""
+        """The numbers of the `n` rows to label next, the most important one first.
+
+        Their labels leave the least variance in the pool. Beside a mean model every second row is a
+        random one: variances know nothing of what trees may miss.
+        """
         x = self._inputs(X_pool)
         scores = torch.from_numpy(self._ood_scores(self.posterior_, x))
         noise = (self.posterior_.noise_std or 0.0) ** 2
         if isinstance(self.posterior_, ClosedFormPosterior):
             rows = _candidates(scores, max(MAX_EXACT_CANDIDATES, n))
             covariance = self.posterior_.covariance(x[rows])[:1].double()  # the same for all
-            picked = reduce_exact_variance(covariance, n, noise)
+            random_rows = None if getattr(self, "mean_", None) is None else as_generator(0)
+            picked = reduce_exact_variance(covariance, n, noise, random_rows)
         else:
             rows = scores.topk(min(len(scores), max(MAX_CANDIDATES, n))).indices.sort().values
             root = self.posterior_.covariance_root(x[rows], ROOT_DRAWS).cpu().double()
