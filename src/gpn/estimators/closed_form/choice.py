@@ -220,24 +220,30 @@ def choose(
         return _best(choices)
     each = None if weights is None else weights.numpy()
 
-    def fit_mean() -> tuple[Rows, MeanModel, Rows | None]:
+    def fit_mean() -> tuple[Rows, MeanModel]:
         unseen = unseen_rows(len(y)).numpy()
-        found = cross_fit(
+        return cross_fit(
             X, x.numpy(), y.numpy(), model, unseen=unseen, on_step=on_step, weights=each
         )
-        if labels.folds is None:
-            return *found, None
-        return *found, nested_predictions(X, y.numpy(), model, len(labels.folds), each)
 
-    (predicted, fitted, nested), *choices = side_by_side(fit_mean, *searches)
+    def nest() -> Rows | None:
+        if labels.folds is None:
+            return None
+        return nested_predictions(X, y.numpy(), model, len(labels.folds), each)
+
+    if model is None:  # trees, which any thread may fit
+        (predicted, fitted), nested, *choices = side_by_side(fit_mean, nest, *searches)
+    else:
+        both = side_by_side(lambda: (fit_mean(), nest()), *searches)
+        ((predicted, fitted), nested), *choices = both
     on_step()
     alone, column = _best(choices), torch.from_numpy(predicted).to(x)
     errors = _squared_errors((column - y).square().mean(1).numpy())
     if model is None and not _comparable(errors, alone.squared_errors, HOPELESS):
         return alone
-    both, nonlinear = torch.cat([x, column], dim=1), _best(choices[:-1])
+    beside, nonlinear = torch.cat([x, column], dim=1), _best(choices[:-1])
     groups = with_own(nonlinear.groups or groups, column.shape[1])
-    search = partial(_nonlinear, both, labels, groups, start=nonlinear.learnt, nested=nested)
+    search = partial(_nonlinear, beside, labels, groups, start=nonlinear.learnt, nested=nested)
     uses = [replace(fitted, as_mean=as_mean) for as_mean in (False, True)]
     choices += side_by_side(*(partial(search, mean=use) for use in uses))
     on_step()
