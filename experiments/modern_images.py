@@ -31,6 +31,7 @@ from experiments.paper.tasks.images import cifar10
 from experiments.paper.tasks.split import Split
 from gpn import GPN, GPNConfig, ResNetTrunk, data, metrics
 from gpn.core.losses import cross_entropy
+from gpn.core.networks.encodings import fit_features
 from gpn.core.pools.base import TensorPool
 from gpn.core.types import as_generator, channels_last
 from gpn.methods.gpn.defaults import resolve
@@ -141,6 +142,7 @@ def fit_plain(split: Split, config: GPNConfig, seed: int, *, exposed: bool) -> A
     device = resolved.train.pick_device()
     task = split.task.to(device, torch.float32)
     network = AffineGenerator(resolved.trunk, task.input_shape, task.n_outputs, 0, seeds)
+    fit_features(network.features, lambda: task.x_obs)
     network.to(device)
     rng = as_generator(seeds, device)
     labels = LabelBatches(len(task.x_obs), resolved.train.label_batch, rng)

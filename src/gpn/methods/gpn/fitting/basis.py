@@ -20,6 +20,7 @@ MIN_OOD_SHARE = 0.3
 LANDMARKS_PER_LABEL_LANDMARK = 4
 EXPLAINED_ROWS = 1024
 TREE_FOLDS, NETWORK_FOLDS = 10, 2
+TREE_TYPICAL, NETWORK_TYPICAL = 0.5, 0.5
 MIN_CLASSIFIER_STEPS = 200
 RATIO_TRUNK = ConvTrunk(channels=(32, 64, 128), widths=(256,), halve_by="max")
 
@@ -77,6 +78,7 @@ def _mixture_weights(context: FitContext, pool: StoredPool) -> PoolWeights:
         folds=TREE_FOLDS if is_table else NETWORK_FOLDS,
         rng=context.seeds,
         n_real=pool.n_real,
+        typical=TREE_TYPICAL if is_table else NETWORK_TYPICAL,
     )
     if context.group is None:
         return found
