@@ -1,5 +1,7 @@
 """CIFAR-10 with a residual network: `python -m experiments.modern_images [METHOD ...]`.
 
+    python -m experiments.modern_images --data FOLDER --seconds 520     # all methods, by importance
+
 Labels are all training images (of wild pools half of them), tests are the official test images,
 SVHN's last 5,000 images and textures. A method is one of
 
@@ -11,13 +13,17 @@ SVHN's last 5,000 images and textures. A method is one of
                        the OOD rows of the pool of `gpn`
     plain-wild         `plain` with the 25,000 labels of wild pools
 
-Each seed is kept as it ends (`runs/`), so that a run that was stopped resumes. `--valid` scores
-5,000 training images in place of test images, for the choice of settings.
+Each run is kept as it ends (`runs/`), and its method's file is written, so that a command that was
+stopped resumes; with `--seconds` none begins that would not end in time. Runs of other settings are
+not told apart: delete `runs/` first. `--valid` scores 5,000 training images in place of test
+images, for the choice of settings.
 """
 
 import argparse
 import json
+import statistics
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +42,7 @@ from gpn.core.pools.base import TensorPool
 from gpn.core.types import as_generator, channels_last
 from gpn.methods.gpn.defaults import resolve
 from gpn.methods.gpn.model.generator import AffineGenerator
+from gpn.methods.gpn.posterior import GPNPosterior
 from gpn.training.batches import LabelBatches
 from gpn.training.cuda_graphs import TrainStep
 from gpn.training.loop import train
@@ -43,39 +50,57 @@ from gpn.training.state import Terms
 from gpn.training.torch_state import seeded_global_rng
 
 TASK = "cifar10-modern"
-AUGMENT = data.FlipAndShift(cutout=8, padding="reflect")
+AUGMENT = data.FlipAndShift(cutout=12, padding="reflect")
 WILD_LABELS = 25_000
 CHUNK_ROWS = 1000
 CONFIG = GPNConfig(trunk=ResNetTrunk())
 EXPOSURE = 0.5  # the weight of uniform classes in Outlier Exposure (Hendrycks et al. 2019)
-METHODS = "gpn", "gpn-synthetic", "plain", "outlier-exposure", "gpn-wild-0.1", "gpn-wild-0.01"
+PLAN = {  # the number of seeds of each method; the most important methods first
+    "gpn": 3,
+    "plain": 3,
+    "gpn-synthetic": 3,
+    "gpn-wild-0.1": 1,
+    "gpn-wild-0.01": 1,
+    "plain-wild": 1,
+    "outlier-exposure": 1,
+}
+N_DRAWS, TIMED_IMAGES, REPEATS = 100, 1000, 10
 
 Scores = dict[str, Tensor]
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="experiments.modern_images")
-    parser.add_argument("methods", nargs="*", default=METHODS)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("methods", nargs="*", default=list(PLAN))
+    parser.add_argument("--seeds", type=int, help="of each method, in place of three or one")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="for all runs")
     parser.add_argument("--valid", action="store_true")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--steps", type=int, help="for a trial of a few steps")
     options = parser.parse_args(arguments)
+    started, longest = time.perf_counter(), 0.0
     for method in options.methods:
-        runs = [one_run(method, seed, options) for seed in range(options.seeds)]
-        if not options.valid and options.steps is None:
-            _write(method, runs)
+        runs = []
+        for seed in range(options.seeds or PLAN.get(method, 1)):
+            begun = time.perf_counter()
+            if begun - started + longest > options.seconds:
+                print(f"no time for {method}, seed {seed}, and what follows", flush=True)
+                return
+            runs.append(one_run(method, seed, options))
+            longest = max(longest, time.perf_counter() - begun)
+            if not options.valid and options.steps is None:
+                _write(method, runs)
 
 
 def one_run(method: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """One fit and its metrics, or those of an earlier run."""
-    name = f"{method}-{seed}{'-valid' if options.valid else ''}.json"
-    path = harness.RESULTS / TASK / "runs" / name
+    trial = ("-valid" if options.valid else "") + (f"-{options.steps}" if options.steps else "")
+    path = harness.RESULTS / TASK / "runs" / f"{method}-{seed}{trial}.json"
     found = harness.load(path)
     if found is None:
         found = measure(method, seed, options, CONFIG)
         harness.save(path, found)
-    shown = ("accuracy", "fit_seconds", "nll", "ece", "ood_auc", "ood_fpr95")
+    shown = ("accuracy", "fit_seconds", "sampling", "nll", "ece", "ood_auc", "ood_fpr95")
     wanted = {k: round(v, 5) for k, v in found["metrics"].items() if k.startswith(shown)}
     print(method, seed, json.dumps(wanted), flush=True)
     return found
@@ -91,15 +116,58 @@ def measure(
     start = time.perf_counter()
     if method.startswith("gpn"):
         posterior = GPN(config).fit(split.task, rng=seed, progress=False)
-        seconds = time.perf_counter() - start
-        measured = evaluate(posterior, split.test, split.unseen)
+        seconds = _seconds_since(start)
+        measured = evaluate(posterior, split.test, split.unseen, N_DRAWS)
+        measured |= sampling_cost(posterior, split.test.x_id[:TIMED_IMAGES])
         config = posterior.config
     else:
         network = fit_plain(split, config, seed, exposed=method == "outlier-exposure")
-        seconds = time.perf_counter() - start
+        seconds = _seconds_since(start)
         measured = plain_metrics(network, split)
     metrics_ = {**measured, "fit_seconds": seconds}
     return {"config": harness.plain(config), "metrics": metrics_}
+
+
+def _seconds_since(start: float) -> float:
+    """The device's queue included."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def sampling_cost(posterior: GPNPosterior, images: Tensor) -> dict[str, float]:
+    """Milliseconds of `N_DRAWS` draws at the images and of one pass of their trunk, and the ratio.
+
+    Medians of `REPEATS` in turn, after two to warm up; both see the images in the same views.
+    """
+    rows = channels_last(images.to(posterior.device, posterior.dtype))
+    trunk = posterior.generator.features
+
+    def draw() -> None:
+        posterior.sample(rows, N_DRAWS, rng=0)
+
+    @torch.no_grad()
+    def forward() -> None:
+        trunk(rows)
+
+    pairs = [(_milliseconds(draw, rows), _milliseconds(forward, rows)) for _ in range(REPEATS + 2)]
+    draws, passes = (statistics.median(column) for column in zip(*pairs[2:], strict=True))
+    return {"sampling_ms": draws, "trunk_ms": passes, "sampling_ratio": draws / passes}
+
+
+def _milliseconds(work: Callable[[], None], rows: Tensor) -> float:
+    """How long `work` takes on the device of `rows`."""
+    if rows.device.type != "cuda":
+        start = time.perf_counter()
+        work()
+        return 1000 * (time.perf_counter() - start)
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    first.record()
+    work()
+    last.record()
+    torch.cuda.synchronize()
+    return first.elapsed_time(last)
 
 
 def split_of(method: str, seed: int, options: argparse.Namespace) -> Split:

@@ -11,7 +11,7 @@ from gpn.core.networks.resnet import ResidualBlock, ResNet, Whitening, shifted
 from gpn.methods.gpn.model.generator import AffineGenerator
 from gpn.methods.gpn.posterior import GPNPosterior
 
-SMALL = gpn.ResNetTrunk(channels=(4, 8, 16), widths=(8,))
+SMALL = gpn.ResNetTrunk(channels=(4, 8, 16), widths=(8,), shift=0, whiten=False)
 QUICK: dict[str, Any] = {
     "train": gpn.TrainConfig(steps=2, label_batch=8, pool_batch=8, device="cpu"),
     "n_axes": 4,

@@ -4,7 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -120,15 +120,16 @@ class ResNetTrunk(Trunk):
     """
 
     needs_hidden = False
+    added: ClassVar[dict[str, Any]] = {"shift": 0, "whiten": False}
 
-    channels: tuple[int, ...] = (64, 128, 256, 512)
+    channels: tuple[int, ...] = (128, 384, 512)
     blocks: int = 1
     widths: tuple[int, ...] = (512,)
     activation: str = "gelu"
     dropout: float = 0.0
     mirror: bool = True
-    shift: int = 0
-    whiten: bool = False
+    shift: int = 1
+    whiten: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

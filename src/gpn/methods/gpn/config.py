@@ -48,7 +48,7 @@ class GPNConfig(Config):
         Share of the steps in which β rises from 0; None is 0, and a fifth on a `ResNetTrunk`.
     label_smoothing
         Share of each label that the data term spreads over all classes (independent anchors, affine
-        generator); None is 0, and 0.05 on a `ResNetTrunk`.
+        generator); None is 0, and 0.02 on a `ResNetTrunk`.
     pool_weights
         "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
     synthetic_ood
