@@ -48,12 +48,12 @@ class GPNConfig(Config):
         Share of the steps in which β rises from 0; None is 0, and a fifth on a `ResNetTrunk`.
     label_smoothing
         Share of each label that the data term spreads over all classes (independent anchors, affine
-        generator); None is 0, and 0.02 on a `ResNetTrunk`.
+        generator); None is 0, and 0.05 on a `ResNetTrunk`.
     pool_weights
         "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
     synthetic_ood
         Share of synthetic outliers in the pool, made from labeled rows (`pool/synthetic.py`), for
-        independent anchors with spectral codes. None is a third for images (a half with a
+        independent anchors with spectral codes. None is a third for images (a quarter with a
         `ResNetTrunk`), and for tables of targets with mixture weights as many as the pool lacks:
         none where about a third of its rows are unlike the labeled ones.
     n_axes, noise_axes
