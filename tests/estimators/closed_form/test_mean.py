@@ -1,6 +1,5 @@
 """The mean model inside a posterior: cross-fitted trees and networks."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +59,6 @@ def test_a_far_cell_is_no_error() -> None:
     x = RNG.normal(size=(60, 2))
     x[3, 1] = 1e300
     assert np.isfinite(mean.usual_model(60).fit(x, smooth(x[:, ::-1] * 0)).predict(x)).all()
-
-
-def test_no_fit_empties_the_filters_of_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A forest of scikit-learn does for a moment, also for other threads."""
-
-    def reset() -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(warnings, "resetwarnings", reset)
-    x = RNG.normal(size=(60, 2))
-    assert GPNRegressor(random_state=0).fit(x, smooth(x)).mean_ is not None
 
 
 def test_copies_of_a_row_share_a_fold() -> None:

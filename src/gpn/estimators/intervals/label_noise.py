@@ -33,7 +33,7 @@ FREEDOMS = (2.5, 3.0, 4.0, 6.0, 10.0, 30.0, math.inf)
 FACTORS = np.exp(np.linspace(-4.0, 1.0, 161))  # small ones where functions are nearly exact
 FACTOR_SPREAD = 0.5  # of the prior of log c, in the place of labels where they are few
 MIN_COVERAGE, MAX_COVERAGE = 0.935, 0.955
-FEW_LABELS = 300
+FEW_LABELS, MIN_COVERAGE_OF_FEW = 300, 0.95
 TAIL_PENALTY = 1.0  # nats that a long tail must gain
 MIN_VARYING_LABELS = 200
 MIN_MANY_LABELS = 5000
@@ -150,10 +150,12 @@ def _factor_and_freedom(
 
     Residuals that are no Student's t have a likeliest c whose intervals hold too little, or too
     much: only such c are allowed as hold at least `MIN_COVERAGE` of these labels where they promise
-    95 %, and at most `MAX_COVERAGE` where labels are many enough to tell.
+    95 %, and at most `MAX_COVERAGE` where labels are many enough to tell. Few labels, which a fit
+    flatters most, must be held a little more often.
     """
     best = (math.inf, 1.0, math.inf)
-    most = MAX_COVERAGE if len(scaled) > FEW_LABELS else 1.0
+    are_few = len(scaled) <= FEW_LABELS
+    least, most = (MIN_COVERAGE_OF_FEW, 1.0) if are_few else (MIN_COVERAGE, MAX_COVERAGE)
     squares = scaled[:, None] ** 2 / FACTORS**2
     for freedom in freedoms:
         losses = _student_losses(squares, freedom)
@@ -161,7 +163,7 @@ def _factor_and_freedom(
         losses += 0.5 * (np.log(FACTORS) / FACTOR_SPREAD) ** 2
         losses += 0.0 if math.isinf(freedom) else TAIL_PENALTY
         held = _coverage(scaled, freedom, gate)
-        enough = held >= MIN_COVERAGE
+        enough = held >= least
         enough[-1] = True
         first = int(enough.argmax())
         allowed = enough & (held <= most)
