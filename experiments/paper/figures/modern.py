@@ -47,7 +47,7 @@ def modern() -> Figure:
         face = "0.3" if symbol == "o" else "white"
         panels[1].plot([], [], symbol, color="0.3", markerfacecolor=face, ms=5, label=label)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=style.SMALL)
-    style.note(figure, "Means over seeds; bars are standard deviations where there are three.")
+    style.note(figure, "Means over seeds; bars are standard deviations where there are several.")
     return figure
 
 
