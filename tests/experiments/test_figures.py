@@ -13,6 +13,7 @@ from experiments.paper import figures
 from experiments.paper.contamination import METHODS, SHARES
 from experiments.paper.evaluate import first_images
 from experiments.paper.figures.contamination import point_of
+from experiments.paper.figures.modern import LABELS, TASK
 from experiments.paper.plans import PLANS
 from experiments.paper.tasks.split import Rows
 from gpn.plots import method_color
@@ -28,10 +29,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             harness.save(tmp_path / task / "pictures" / f"{method}.json", picture(task))
     for task in ("superconductor", "cifar10"):
         harness.save(tmp_path / task / "scalability.json", {"rows": growth_rows()})
+    for method in LABELS:
+        harness.save(tmp_path / TASK / f"{method}.json", {"metrics": modern_metrics()})
     for task, shape in (("mnist", (28, 28, 1)), ("cifar10", (32, 32, 3))):
         shown = {kind: torch.rand(shape).tolist() for kind in ("id", "ood")}
         harness.save(tmp_path / task / "pictures" / "images.json", shown)
     return tmp_path
+
+
+def modern_metrics() -> dict[str, Any]:
+    means = {"accuracy": 0.95, "ood_auc": 1.0, "ood_auc_unseen_textures": 0.97, "fit_seconds": 20}
+    return {name: {"mean": mean, "std": 0.001, "n": 3} for name, mean in means.items()}
 
 
 def share_rows(task: str) -> list[dict[str, Any]]:
@@ -135,6 +143,13 @@ def test_spreads_are_those_of_the_tables(folder: Path) -> None:
     ]
     assert point_of(rows, "gpn", "1%", "ood_auc") == pytest.approx((2, 0.8, 0.1))
     assert point_of(rows, "gpn", "0%", "ood_auc") is None
+
+
+def test_methods_without_a_file_have_no_row(folder: Path) -> None:
+    (folder / TASK / "ensemble.json").unlink()
+    shown = [text.get_text() for text in words(figures.modern())]
+    assert "outlier exposure" in shown
+    assert "ensemble of plain training" not in shown
 
 
 def test_noise_is_named_and_chance_is_drawn_where_it_is_visible(folder: Path) -> None:

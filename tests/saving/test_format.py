@@ -224,6 +224,16 @@ def test_configurations_survive_json() -> None:
         assert encoding.decode_config(json.loads(text)) == config
 
 
+def test_fields_that_a_file_lacks_have_the_values_of_its_time() -> None:
+    """Files of residual networks from before views were shifted and first layers whitened."""
+    made = gpn.ResNetTrunk(channels=(4, 8))
+    encoded = encoding.encode(made)
+    assert encoding.decode_config(encoded) == made
+    for name in ("shift", "whiten"):
+        del encoded["settings"][name]
+    assert encoding.decode_config(encoded) == made.replace(shift=0, whiten=False)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -20,6 +20,8 @@ TRUNK = gpn.MLPTrunk(widths=(16, 16))
 X = 2 * torch.rand(31, 2, generator=torch.Generator().manual_seed(0)) - 1
 NUMBERS = gpn.Task(X, torch.sin(3 * X[:, :1]), pool=gpn.box([-2.0, -2.0], [2.0, 2.0]))
 CLASSES = gpn.Task(X, (X[:, 0] > 0).long(), pool=2 * X)
+IMAGES = X[:, :1, None, None] + X[:, 1:, None, None] * torch.linspace(-1, 1, 6).expand(3, 6, 6)
+PHOTOS = gpn.Task(IMAGES, torch.arange(31) % 2, pool=2 * IMAGES)
 SMALL: dict[str, Any] = {"trunk": TRUNK, "reference_rows": 32, "n_axes": 8, "noise_std": 0.1}
 
 
@@ -31,6 +33,8 @@ def variants(train: gpn.TrainConfig) -> dict[str, tuple[gpn.GPNConfig, gpn.Task]
     searched = {"trunk": TRUNK, "anchor": "independent", "reference_rows": 32, "n_axes": 8}
     paper = {"n_anchors": 8, "code_dim": 2, "trunk": TRUNK, "train": train}
     mixture = gpn.GPNConfig(**independent, pool_weights="mixture")
+    muon = train.replace(optimiser="muon", schedule="linear", averaging=0.2)
+    conv = {**independent, "trunk": gpn.ConvTrunk(channels=(4,), widths=(8,)), "train": muon}
     return {
         "paper": (gpn.GPNConfig.paper(**paper), NUMBERS),
         "joint": (gpn.GPNConfig(**SMALL, anchor="joint", train=train), NUMBERS),
@@ -38,6 +42,7 @@ def variants(train: gpn.TrainConfig) -> dict[str, tuple[gpn.GPNConfig, gpn.Task]
         "equal weights": (gpn.GPNConfig(**independent, pool_weights="equal"), NUMBERS),
         "mixture weights, classes": (mixture, CLASSES),
         "mixture weights, different classifiers": (mixture, CLASSES),
+        "muon, averaged": (gpn.GPNConfig(**conv, pool_weights="equal"), PHOTOS),
         "one code per row": (gpn.GPNConfig(**independent, **learnt), NUMBERS),
         "few codes, learnt": (gpn.GPNConfig(**{**independent, **learnt, **few}), NUMBERS),
         "β is searched": (gpn.GPNConfig(**{**searched, "train": train}), NUMBERS),

@@ -53,6 +53,21 @@ CASES: dict[str, tuple[Any, gpn.Task]] = {
         ),
         CLASSES,
     ),
+    "muon, averaged": (
+        gpn.GPN(
+            gpn.GPNConfig(
+                **{
+                    **SMALL,
+                    "trunk": gpn.ResNetTrunk(channels=(4, 8), widths=(8,), whiten=True),
+                    "train": CONFIG.replace(
+                        optimiser="muon", momentum=0.9, schedule="linear", averaging=0.2
+                    ),
+                },
+                beta=0.1,
+            )
+        ),
+        IMAGES,
+    ),
     "images, ratio network": (
         gpn.GPN(
             gpn.GPNConfig(**{**SMALL, "trunk": gpn.ConvTrunk(channels=(4,), widths=(8,))}, beta=0.1)

@@ -25,8 +25,8 @@ class Point(nn.Module):
         self.at = nn.Parameter(torch.tensor(start))
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
-@pytest.mark.parametrize("schedule", ["one-cycle", "constant"])
+@pytest.mark.parametrize("optimiser", ["adam", "sgd", "muon"])
+@pytest.mark.parametrize("schedule", ["one-cycle", "linear", "constant"])
 def test_the_sum_of_the_terms_is_minimised(optimiser: str, schedule: str) -> None:
     """argmin (a − 1)² + 3 (a − 3)² = 2.5, which minimises neither term alone."""
     point = Point()
@@ -281,3 +281,29 @@ def test_a_fixed_momentum_is_nesterovs() -> None:
 def test_momentum_is_checked(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="momentum must lie between 0 and 1 and go with"):
         TrainConfig(**{"optimiser": "sgd", **settings})
+
+
+def test_a_linear_schedule_is_a_triangle() -> None:
+    point = Point()
+    config = TrainConfig(steps=10, optimiser="sgd", schedule="linear", learning_rate=1.0)
+    places = [0.0]
+
+    def terms() -> Terms:
+        places.append(float(point.at.detach()))
+        return {"loss": -point.at}
+
+    train(point, terms, config)
+    rates = torch.tensor([*places[2:], float(point.at.detach())]).diff(prepend=torch.zeros(1))
+    expected = [1 / 3, 2 / 3, *(k / 8 for k in range(8, 0, -1))]
+    torch.testing.assert_close(rates, torch.tensor(expected), atol=1e-5, rtol=0)
+
+
+def test_averaged_weights_are_the_mean_of_the_last_steps() -> None:
+    """At −t after step t, weights e^{−k/h} of the steps k before the last have the mean h − 1."""
+    point, steps, horizon = Point(), 400, 20
+    train(
+        point, scripted(point, [1.0] * steps), SGD.replace(steps=steps, averaging=horizon / steps)
+    )
+    assert float(point.at.detach()) == pytest.approx(-(steps - (horizon - 1)), abs=0.01)
+    with pytest.raises(ValueError, match="averaging must lie in"):
+        TrainConfig(averaging=1.0)

@@ -9,6 +9,7 @@ from matplotlib import rc_context
 from experiments import active_learning, harness
 from experiments.paper.figures.boxes import boxes
 from experiments.paper.figures.contamination import contamination
+from experiments.paper.figures.modern import modern
 from experiments.paper.figures.roc import roc
 from experiments.paper.figures.scalability import scalability
 from experiments.paper.figures.style import STYLE
@@ -19,6 +20,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "boxes": boxes,
     "contamination": contamination,
     "active-learning": active_learning.curves,
+    "cifar10-modern": modern,
 }
 FILES = {"contamination": "shares"}  # the file has the figure's former name
 

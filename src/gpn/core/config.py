@@ -35,9 +35,12 @@ class Config(metaclass=_ConfigType):
 
     A subclass checks its own values in `__post_init__`. `renamed` maps the old name of a field to
     its new one: the old name still works, in Python with a DeprecationWarning, and in model files.
+    `added` has the values of later fields in model files that lack them, where these are not the
+    defaults: what an old file means does not change with a default.
     """
 
     renamed: ClassVar[dict[str, str]] = {}
+    added: ClassVar[dict[str, Any]] = {}
 
     def replace(self: C, **changes: Any) -> C:
         """The same configuration but for `changes`."""

@@ -47,9 +47,13 @@ def decode_config(value: Any, base: type[Config] = Config) -> Any:
 
 
 def decode_settings(settings: dict[str, Any], kind: type[Config]) -> dict[str, Any]:
-    """Encoded values by name, each as the type that `kind` has for it; old names are renamed."""
+    """Encoded values by name, each as the type that `kind` has for it.
+
+    Old names are renamed; a field that was added later has the value that it had before.
+    """
     hints = typing.get_type_hints(kind)
     current = {kind.renamed.get(name, name): value for name, value in settings.items()}
+    current = {**kind.added, **current}
     for name in current:
         if name not in hints:
             raise _wrong(f"a key of {kind.__name__}", name)

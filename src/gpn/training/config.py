@@ -16,9 +16,11 @@ class TrainConfig(Config):
     """Settings of the loop: length, batches, optimiser, schedule, device and dtype.
 
     `label_batch` and `pool_batch` rows go through one forward pass per step. `device` "auto" takes
-    a GPU if there is one; `dtype` "auto" is the labels' own if float64, else float32. Under the
-    "one-cycle" schedule the rate rises and falls, and momentum goes the other way, unless
-    `momentum` fixes it, Nesterov's, for "sgd". `precision`
+    a GPU if there is one; `dtype` "auto" is the labels' own if float64, else float32. "muon"
+    (`muon.py`) is for convolutions with batch norm. Under the "one-cycle" schedule the rate rises
+    and falls, and momentum goes the other way, unless `momentum` fixes it, Nesterov's, for "sgd"
+    and "muon"; "linear" is a triangle that ends at 0. `averaging` is the share of the steps over
+    which weights are averaged at the end (exponential weights); 0 takes the last ones. `precision`
     "tf32" rounds the factors of float32 products on a GPU, "bf16" computes products in
     bfloat16, sums and exponentials in float32 (torch's autocast); weights stay in float32.
     `graphs` "auto" replays steps as a CUDA graph (`cuda_graphs.py`) on a GPU wherever the method
@@ -35,6 +37,7 @@ class TrainConfig(Config):
     weight_decay: float = 0.0
     momentum: float | None = None
     schedule: str = "one-cycle"
+    averaging: float = 0.0
     device: str = "auto"
     dtype: str = "auto"
     precision: str = "float32"
@@ -46,14 +49,16 @@ class TrainConfig(Config):
     def __post_init__(self) -> None:
         require_counts(self, "steps", "label_batch", "pool_batch", "devices", "num_nodes")
         require_positive(self, "learning_rate")
-        require_one_of(self, "optimiser", ("adam", "sgd"))
-        require_one_of(self, "schedule", ("one-cycle", "constant"))
+        require_one_of(self, "optimiser", ("adam", "sgd", "muon"))
+        require_one_of(self, "schedule", ("one-cycle", "linear", "constant"))
         require_one_of(self, "dtype", ("auto", *DTYPES))
         require_one_of(self, "precision", ("float32", "tf32", "bf16"))
         require_one_of(self, "graphs", ("auto", "no"))
-        if self.momentum is not None and not (0 < self.momentum < 1 and self.optimiser == "sgd"):
+        if not 0 <= self.averaging < 1:
+            raise ValueError(f"averaging must lie in [0, 1), got {self.averaging}; 0 is without.")
+        if self.momentum is not None and not (0 < self.momentum < 1 and self.optimiser != "adam"):
             raise ValueError(
-                "momentum must lie between 0 and 1 and go with optimiser='sgd', got "
+                "momentum must lie between 0 and 1 and go with optimiser='sgd' or 'muon', got "
                 f"{self.momentum} and {self.optimiser!r}; leave it out for Adam."
             )
         if self.device != "auto":

@@ -12,11 +12,13 @@ from gpn.training.config import TrainConfig
 from gpn.training.cuda_graphs import GraphedStep, Rows, TrainStep, supports_graphs
 from gpn.training.distributed import ProcessGroup
 from gpn.training.divergence import check_losses
+from gpn.training.muon import Muon
 from gpn.training.progress import OnProgress, no_progress
 from gpn.training.state import History, LossTerms, Stream, Terms, TrainingState
 from gpn.training.torch_state import matmul_precision
 
 Backward = Callable[[Rows], LossTerms]
+RISING_SHARE = 0.2  # of the steps in which the learning rate rises
 
 
 def train(
@@ -48,7 +50,7 @@ def train(
     if not isinstance(step, TrainStep):
         step = TrainStep(lambda: (), step, graph_safe=False)
     optimiser, schedule = optimiser_of(module, config, undecayed)
-    state = TrainingState(module, optimiser, schedule, config.steps, streams)
+    state = TrainingState(module, optimiser, schedule, config.steps, streams, config.averaging)
     if session is not None:
         session.resume(state)
     backward = backward_pass(step, optimiser, config)
@@ -103,21 +105,32 @@ def optimiser_of(
         {"params": [p for p in trained if id(p) in free], "weight_decay": 0.0},
     ]
     optimiser = _make_optimiser(groups, config)
+    rise = max(RISING_SHARE, min(0.99, 2.0 / (config.steps + 1)))  # at least one whole step
     if config.schedule == "constant":
         return optimiser, torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)
+    if config.schedule == "linear":
+        triangle = partial(_triangle, steps=config.steps, peak=rise * config.steps)
+        return optimiser, torch.optim.lr_scheduler.LambdaLR(optimiser, triangle)
     return optimiser, torch.optim.lr_scheduler.OneCycleLR(
         optimiser,
         max_lr=config.learning_rate,
         total_steps=config.steps + 1,
-        pct_start=max(0.2, min(0.99, 2.0 / (config.steps + 1))),  # at least one whole step
+        pct_start=rise,
         cycle_momentum=config.momentum is None,
     )
+
+
+def _triangle(step: int, *, steps: int, peak: float) -> float:
+    """From almost 0 up to 1 at `peak`, and down to almost 0 at the last step."""
+    return min((step + 1) / (peak + 1), (steps - step) / max(1.0, steps - peak))
 
 
 def _make_optimiser(groups: list[dict[str, Any]], config: TrainConfig) -> torch.optim.Optimizer:
     rate = config.learning_rate
     if config.optimiser == "adam":
         return torch.optim.AdamW(groups, lr=rate, fused=True)
+    if config.optimiser == "muon":
+        return Muon(groups, rate, config.momentum or 0.0)
     if config.momentum is None:
         return torch.optim.SGD(groups, lr=rate, fused=True)
     return torch.optim.SGD(groups, lr=rate, momentum=config.momentum, nesterov=True, fused=True)

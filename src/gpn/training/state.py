@@ -83,6 +83,25 @@ class BestState:
         return self.step
 
 
+class WeightAverage:
+    """An exponential mean over the last steps of a module's weights, running means included."""
+
+    def __init__(self, module: nn.Module, horizon: float) -> None:
+        state = module.state_dict()  # which shares its memory with the module
+        self.weights = {name: w for name, w in state.items() if w.is_floating_point()}
+        self.mean = {name: w.clone() for name, w in self.weights.items()}
+        self.horizon = horizon
+
+    def follow(self, step: int) -> None:
+        """Move the mean towards the weights after this step."""
+        share = 1 / max(1.0, min(step, self.horizon))
+        torch._foreach_lerp_(list(self.mean.values()), list(self.weights.values()), share)
+
+    def load(self) -> None:
+        """Give the module its mean weights."""
+        torch._foreach_copy_(list(self.weights.values()), list(self.mean.values()))
+
+
 class TrainingState:
     """Module, optimiser, schedule, streams and losses so far.
 
@@ -96,8 +115,10 @@ class TrainingState:
         schedule: LRScheduler,
         steps: int,
         streams: Sequence[Stream],
+        averaging: float = 0.0,
     ) -> None:
         self.module, self.optimiser, self.schedule = module, optimiser, schedule
+        self.average = WeightAverage(module, averaging * steps) if averaging > 0 else None
         self.streams = streams
         self.step, self.history, self.best = 0, History(steps), BestState(module)
         self.term_names: tuple[str, ...] = ()
@@ -114,10 +135,14 @@ class TrainingState:
         return self.finished or self.step % max(1, self.history.steps // CHECKS) == 0
 
     def record(self, terms: LossTerms) -> None:
-        """Count one more step, with these loss terms."""
+        """Count one more step, with these loss terms; after the last one, average the weights."""
         self.term_names = terms.names
         self.unread.append(terms.values)
         self.step += 1
+        if self.average is not None:
+            self.average.follow(self.step)
+            if self.finished:
+                self.average.load()
 
     def read(self) -> list[dict[str, float]]:
         """The loss terms of the steps since the last read: the one wait for the device."""
@@ -151,6 +176,8 @@ class TrainingState:
         """What only the steps to come need."""
         inner = self.optimiser.state_dict()
         tensors = _prefixed("best", self.best.state)
+        if self.average is not None:
+            tensors |= _prefixed("average", self.average.mean)
         if self.unread:
             tensors["recent"] = torch.stack(self.unread)
         for number, state in inner["state"].items():
@@ -183,6 +210,9 @@ class TrainingState:
         self.schedule.load_state_dict(facts["schedule"])
         device = next(self.module.parameters()).device
         self.unread = list(snapshot.tensors.get("recent", torch.empty(0)).to(device))
+        if self.average is not None:
+            for name, value in snapshot.under("average").items():
+                self.average.mean[name].copy_(value)
         self.best.state = {name: t.to(device) for name, t in snapshot.under("best").items()}
         for name, value in facts["best"].items():
             setattr(self.best, name, value)

@@ -1,6 +1,7 @@
 """Encodings of x that a network sees in addition to x."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -8,6 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from gpn.core.types import Inputs
+
+
+class FittedEncoding(nn.Module, ABC):
+    """An encoding that depends on data, and is not trained."""
+
+    @abstractmethod
+    def fit(self, x: Inputs) -> None:
+        """Find what it needs from rows."""
 
 
 class RandomFourierFeatures(nn.Module):
@@ -31,7 +40,7 @@ class RandomFourierFeatures(nn.Module):
         return torch.cat([flat, (flat @ self.frequencies + self.phases).cos()], dim=1)
 
 
-class PiecewiseLinearEncoding(nn.Module):
+class PiecewiseLinearEncoding(FittedEncoding):
     """x and `count` ramps of each of its numbers (Gorishniy et al. 2022).
 
     Ramp b rises from −1 to 1 between quantiles b and b + 1 of its column; before `fit` these are
@@ -64,6 +73,7 @@ class PiecewiseLinearEncoding(nn.Module):
 
 
 def fit_features(features: nn.Module, rows: Callable[[], Inputs]) -> None:
-    """Fit an encoding that depends on data to `rows()`; other features need no rows."""
-    if isinstance(features, PiecewiseLinearEncoding):
-        features.fit(rows())
+    """Fit encodings that depend on data to `rows()`; other features need no rows."""
+    for module in features.modules():
+        if isinstance(module, FittedEncoding):
+            module.fit(rows())

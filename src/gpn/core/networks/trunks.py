@@ -4,6 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ from gpn.core.config import Config, require_counts, require_one_of, require_size
 from gpn.core.networks.encodings import PiecewiseLinearEncoding, RandomFourierFeatures
 from gpn.core.networks.frozen import FrozenFeatures
 from gpn.core.networks.layers import ACTIVATIONS, build_sequential, conv_features, conv_stack
-from gpn.core.networks.resnet import ResNet, initialise_resnet
+from gpn.core.networks.resnet import PATCH, ResNet, initialise_resnet
 
 
 class Trunk(Config, ABC):
@@ -21,13 +22,14 @@ class Trunk(Config, ABC):
     `dropout` is the share of hidden units that a training step drops.
     """
 
+    needs_hidden: ClassVar[bool] = True
     widths: tuple[int, ...]
     activation: str
     dropout: float
 
     def __post_init__(self) -> None:
         require_one_of(self, "activation", tuple(ACTIVATIONS))
-        if not self.widths:
+        if self.needs_hidden and not self.widths:
             raise ValueError("widths must name at least one hidden layer, got ().")
         require_sizes(self.widths)
         if not 0 <= self.dropout < 1:
@@ -110,20 +112,32 @@ class ResNetTrunk(Trunk):
     """A residual network with batch norm, then hidden linear layers: photographs, 32 × 32 or so.
 
     `channels` are those of the first convolution and of each stage, and each stage halves the image
-    and has `blocks` residual blocks. If `mirror`, new images are seen from both sides and their
-    features averaged; set it to False where left and right matter, as in digits.
+    and has `blocks` residual blocks. If `whiten`, the first convolution is a fixed one of 2 × 2
+    pixels that whitens them, and all `channels` are those of stages. New images are seen in several
+    views, whose features are averaged: if `mirror`, from both sides; set it to False where left and
+    right matter, as in digits. With a `shift`, moved by so many pixels along the diagonal, too.
+    `widths` may be empty: outputs then are linear in the features.
     """
 
-    channels: tuple[int, ...] = (64, 128, 256, 512)
+    needs_hidden = False
+    added: ClassVar[dict[str, Any]] = {"shift": 0, "whiten": False}
+
+    channels: tuple[int, ...] = (128, 384, 512)
     blocks: int = 1
     widths: tuple[int, ...] = (512,)
     activation: str = "gelu"
     dropout: float = 0.0
     mirror: bool = True
+    shift: int = 1
+    whiten: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_counts(self, "blocks")
+        if not (isinstance(self.shift, int) and self.shift >= 0):
+            raise ValueError(
+                f"shift must be a number of pixels, got {self.shift!r}; 0 does not shift."
+            )
         if len(self.channels) < 2:
             raise ValueError(
                 "channels must name a first convolution and one stage at least, got "
@@ -133,9 +147,20 @@ class ResNetTrunk(Trunk):
 
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
         conv_features(input_shape, self.channels[1:])  # raises unless rows are images
+        if self.whiten and min(input_shape[1:]) < PATCH:
+            raise ValueError(
+                f"images must have {PATCH} × {PATCH} pixels at least to be whitened, got "
+                f"{input_shape}; use whiten=False."
+            )
         with torch.device("meta"):
             network = ResNet(
-                input_shape[0], self.channels, self.blocks, self.activation, mirror=self.mirror
+                input_shape[0],
+                self.channels,
+                self.blocks,
+                self.activation,
+                mirror=self.mirror,
+                shift=self.shift,
+                whiten=self.whiten,
             )
         return initialise_resnet(network, rng), self.channels[-1]
 

@@ -53,7 +53,7 @@ class GPNConfig(Config):
         "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
     synthetic_ood
         Share of synthetic outliers in the pool, made from labeled rows (`pool/synthetic.py`), for
-        independent anchors with spectral codes. None is a third for images (a half with a
+        independent anchors with spectral codes. None is a third for images (a quarter with a
         `ResNetTrunk`), and for tables of targets with mixture weights as many as the pool lacks:
         none where about a third of its rows are unlike the labeled ones.
     n_axes, noise_axes

@@ -81,12 +81,14 @@ CONDITIONED: dict[str, Any] = {
 }
 DETECT: dict[str, Any] = {"learning_rate": 1e-3, "weight_decay": 0.3}
 PHOTO: dict[str, Any] = {
-    "label_batch": 512,
+    "label_batch": 1024,
     "pool_batch": 128,
-    "optimiser": "sgd",
+    "optimiser": "muon",
     "learning_rate": 0.2,
     "momentum": 0.9,
     "weight_decay": 5e-4,
+    "schedule": "linear",
+    "averaging": 0.04,
     "precision": "bf16",
 }
 WIDE_TARGETS: dict[str, Any] = {
@@ -110,9 +112,10 @@ REGIMES = (
            trunk=MLPTrunk(widths=(256, 256), activation="relu", ramps=16),
            measured="tests/theory/test_default_choices: 40 labels of 20 columns, spread ± 10 %"),
     Regime("conditioned", None, "image", train=CONDITIONED, measured="as few inputs; no default"),
-    Regime("detect", "classes", "photo", train=PHOTO, epochs=60, beta=0.03, beta_ramp=0.2,
-           label_smoothing=0.05, synthetic_ood=1 / 2,
-           measured="cifar10-modern: accuracy 94.9 %, OOD AUC 1.0000; synthetic only: 0.9989"),
+    Regime("detect", "classes", "photo", train=PHOTO, epochs=40, beta=0.01, beta_ramp=0.2,
+           label_smoothing=0.05, synthetic_ood=1 / 4,
+           measured="cifar10-modern, chosen on 5,000 held-out training images: accuracy 96.2 %, "
+                    "textures AUC 0.979 to 0.986"),
     Regime("detect", None, "image", train=DETECT, synthetic_ood=1 / 3,
            measured="cifar10: OOD AUC 0.9998; cifar10/pool-share: without OOD images 0.829"),
     Regime("detect", "targets", "many", "mixture", **WIDE_TARGETS, fill_ood=True,

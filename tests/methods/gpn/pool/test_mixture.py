@@ -134,6 +134,21 @@ def test_no_fit_scores_a_row_that_it_has_seen_or_a_duplicate_of_it(
     assert torch.equal(pool, -x_pool[:, 0] - median)
 
 
+def test_a_low_quantile_takes_the_weight_from_all_but_that_share_of_labeled_like_rows() -> None:
+    x_obs, pool = rows(300, 2, seed=0), torch.cat([rows(300, 2, seed=1), rows(50, 2, seed=2) + 9])
+
+    def light(typical: float) -> float:
+        """The share of labeled-like rows with the smallest weight."""
+        fitter = Recorded()
+        found = mixture_weights(
+            x_obs, pool, fitter, folds=2, rng=torch.Generator().manual_seed(0), typical=typical
+        )
+        return float((found.weights[:300] == MIN_WEIGHT).double().mean())
+
+    assert light(0.5) == pytest.approx(0.5, abs=0.1)
+    assert light(0.1) == pytest.approx(0.9, abs=0.06)
+
+
 def test_pool_rows_that_duplicate_labeled_ones_are_labeled_like_and_not_classified() -> None:
     """OOD rows are counted among the others."""
     x_obs, far = rows(50, 3, seed=0), rows(30, 3, seed=1) + 9.0

@@ -277,3 +277,64 @@ def test_silhouettes_have_two_colours_and_little_else() -> None:
     means = [(made * m).sum(1, keepdim=True) / m.sum(1, keepdim=True) for m in (upper, 1 - upper)]
     within = (made - upper * means[0] - (1 - upper) * means[1]).var(1)
     assert float((within / made.var(1)).median()) < 0.35
+
+
+@pytest.mark.parametrize("kind", ["silhouettes", "waves", "warped"])
+def test_images_of_one_colour_stay_as_they_are(kind: str) -> None:
+    """Patterns are made of an image's own colours, and grain is relative to their spread."""
+    plain = torch.tensor([0.3, -1.0, 2.0])[:, None, None].expand(20, 3, 12, 12)
+    torch.testing.assert_close(IMAGE_KINDS[kind](plain, seeded()), plain)
+
+
+def test_waves_keep_the_moments_of_colours() -> None:
+    """A mixture m a + (1 − m) b of two independent pixels has their mean and m² + (1 − m)² of their
+    covariance, between half and all of it; grain adds a sixteenth on average."""
+    mixing = torch.tensor([[1.0, 0.0, 0.0], [0.9, 0.2, 0.0], [-0.7, 0.0, 0.5]])
+    x = torch.einsum("ab,nbhw->nahw", mixing, normal(4000, 3, 12, 12))
+    made = IMAGE_KINDS["waves"](1 + x, seeded()).movedim(1, -1).flatten(0, 2)
+    assert (made.mean(0) - 1).abs().max() < 5 / 4000**0.5
+    exact, found = mixing @ mixing.T, made.T.cov()
+    ratio = found.diag() / exact.diag()
+    assert 0.5 < ratio.min() <= ratio.max() < 1.1
+    assert (found.sign() == exact.sign()).all()
+
+
+def test_waves_have_nothing_where_the_image_has_it() -> None:
+    """The pattern knows the colours alone: it is uncorrelated with the image, pixel by pixel."""
+    x = torch.nn.functional.interpolate(normal(2000, 1, 5, 5), size=(16, 16), mode="bicubic")
+    made = IMAGE_KINDS["waves"](x, seeded())
+    before, after = (i.flatten(1) - i.flatten(1).mean(1, keepdim=True) for i in (x, made))
+    found = torch.cosine_similarity(before, after)
+    assert abs(float(found.mean())) < 5 * float(found.std()) / len(x) ** 0.5
+    assert float(found.std()) < 0.5
+
+
+def test_warped_images_move_pixels_and_mix_no_others() -> None:
+    """Every colour lies between neighbours of the image, all channels move together, and nearby
+    pixels stay near: of independent ones, neighbours of a ramp would differ by a third."""
+    ramp = torch.linspace(0, 1, 24).expand(200, 24, 24)
+    images = torch.stack([ramp, 1 - 2 * ramp, ramp + 3], dim=1)
+    made = IMAGE_KINDS["warped"](images, seeded())
+    assert made[:, 0].min() >= 0
+    assert made[:, 0].max() <= 1
+    torch.testing.assert_close(made[:, 1], 1 - 2 * made[:, 0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(made[:, 2], made[:, 0] + 3, atol=1e-5, rtol=0)
+    assert made[:, 0].diff(dim=2).abs().mean() < 0.1
+
+
+def test_warped_images_lose_their_outline() -> None:
+    """Of a disc in the middle, a displacement of half a radius or more leaves no disc."""
+    line = torch.linspace(-1, 1, 24)
+    disc = (line[:, None].square() + line.square() < 0.25).float()
+    made = IMAGE_KINDS["warped"](disc.expand(200, 1, 24, 24), seeded())[:, 0]
+    before, after = ((i - i.mean((-2, -1), keepdim=True)).flatten(-2) for i in (disc, made))
+    assert torch.cosine_similarity(before[None], after).median() < 0.6
+
+
+@pytest.mark.parametrize("kind", IMAGE_KINDS)
+def test_the_generator_alone_decides_what_a_kind_makes(kind: str) -> None:
+    x, before = normal(9, 3, 8, 8), torch.get_rng_state()
+    first, second, other = (IMAGE_KINDS[kind](x, seeded(seed)) for seed in (0, 0, 1))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+    assert torch.equal(before, torch.get_rng_state())

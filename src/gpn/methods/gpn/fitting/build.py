@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gpn.core.chunks import chunk_size, join_chunks, map_chunks
 from gpn.core.networks.encodings import fit_features
-from gpn.core.networks.trunks import MLPTrunk, Trunk
+from gpn.core.networks.trunks import MLPTrunk, ResNetTrunk, Trunk
 from gpn.core.pools.base import TensorPool
 from gpn.core.priors.leave_one_out import loo_variance, posterior_variance
 from gpn.core.priors.prior import Prior
@@ -194,9 +194,11 @@ def _tuned(trunk: Trunk, rows: Inputs, n_axes: int) -> Trunk:
 def _generator(
     context: FitContext, trunk: Trunk, code_dim: int, pool_rows: Inputs | None = None
 ) -> Generator:
-    """The generator, its encodings fitted to pool rows."""
+    """The generator, its encodings fitted to pool rows, or a residual network's to labeled ones."""
     signature, config = context.task.signature, context.config
     generator = build_generator(config, signature, code_dim, context.seeds, trunk)
+    if isinstance(trunk, ResNetTrunk):
+        pool_rows = context.task.x_obs
     fit_features(
         generator.features,
         lambda: stored_pool(context).rows if pool_rows is None else pool_rows,

@@ -59,6 +59,11 @@ class ConcatGenerator(Generator):
         rng: torch.Generator,
     ) -> None:
         super().__init__()
+        if not trunk.widths:
+            raise ValueError(
+                "codes join a hidden layer, so that widths must name one, got (); "
+                "use generator='affine'."
+            )
         self.code_dim = code_dim
         self.features, size = trunk.features(input_shape, rng)
         width = trunk.widths[0]

@@ -55,13 +55,19 @@ def mixture_weights(
     folds: int,
     rng: torch.Generator,
     n_real: int | None = None,
+    typical: float = 0.5,
 ) -> PoolWeights:
-    """Weights 1 − π r of the pool rows, of which the first `n_real` are not synthetic."""
+    """Weights 1 − π r of the pool rows, of which the first `n_real` are not synthetic.
+
+    1/π is the ratio at that quantile of labeled rows: the median, or less where a classifier's
+    noise must not give weight to the lower half of labeled-like rows.
+    """
     is_new = ~torch.isin(row_keys(x_pool), row_keys(x_obs))
     labeled_like, atypical = x_pool.new_ones(len(x_pool)), torch.zeros_like(is_new)
     if bool(is_new.any()):
         labeled, pool = cross_fitted_log_ratios(fitter, x_obs, x_pool[is_new], folds, rng)
-        labeled_like[is_new] = pool.exp().clamp(max=1.0)
+        at_typical = labeled.quantile(typical, interpolation="lower")
+        labeled_like[is_new] = (pool - at_typical).exp().clamp(max=1.0)
         atypical[is_new] = pool < labeled.quantile(ATYPICAL_SHARE)
     n_classified = int(is_new[:n_real].sum())
     composition = PoolComposition(

@@ -1,10 +1,11 @@
 """Synthetic outliers: rows with the statistics of labeled ones, but from another distribution.
 
 A pool holds the OOD rows that somebody thought of, and sometimes none. Each kind of synthetic image
-takes something away from real ones: outlines (random phases, smooth noise), the order of parts
-(shuffled patches), the whole (enlarged crops, tiles), or all detail but one outline (silhouettes).
-Rows of shuffled columns have real values in impossible combinations. Anchored to the prior, they
-teach a generator that details alone are not enough.
+takes something away from real ones: outlines (random phases, smooth noise, warped images), the
+order of parts (shuffled patches), the whole (enlarged crops, tiles), all detail but one outline
+(silhouettes), or all but a pattern that repeats (waves). Rows of shuffled columns have real values
+in impossible combinations. Anchored to the prior, they teach a generator that details alone are not
+enough.
 """
 
 from collections.abc import Callable
@@ -93,14 +94,37 @@ def tiled_crops(images: Images, rng: torch.Generator) -> Images:
 
 def silhouettes(images: Images, rng: torch.Generator) -> Images:
     """Two plain colours of each image, with a random outline between them."""
-    n, c, h, w = images.shape
-    pixels = torch.randint(h * w, (n, 2), generator=rng, device=rng.device).to(images.device)
-    colours = images.flatten(2).gather(2, pixels[:, None].expand(-1, c, -1))
+    n, c = images.shape[:2]
+    first, second = _two_colours(images, rng)
     sharp = 20 * _uniform((n, 1, 1, 1), rng, images) + 2
     mask = torch.sigmoid(sharp * _noise_field(images, 1, rng))
     _, std = _mean_and_std(images)
     grain = 0.2 * std * _uniform((n, 1, 1, 1), rng, images) * _noise_field(images, c, rng)
-    return torch.lerp(colours[:, :, :1, None], colours[:, :, 1:, None], mask) + grain
+    return torch.lerp(first, second, mask) + grain
+
+
+def waves(images: Images, rng: torch.Generator) -> Images:
+    """Stripes, checks or dots in two colours of each image, somewhat bent: a pattern, no parts."""
+    n, (h, w) = len(images), images.shape[2:]
+    first, second = _two_colours(images, rng)
+    sharpness = _uniform((n, 1, 1, 1), rng, images).square()
+    level = 0.4 * _normal((n, 1, 1, 1), rng, images)
+    mask = torch.sigmoid((2 + 16 * sharpness) * (_wave_heights(images, rng) - level))
+    _, std = _mean_and_std(images)
+    contrast = 0.3 * _uniform((n, 1, 1, 1), rng, images)
+    coarse = contrast * _noise_field(images, images.shape[1], rng)
+    contrast = 0.4 * _uniform((n, 1, 1, 1), rng, images).square()
+    fine = contrast * _normal((n, 1, h, w), rng, images)
+    return torch.lerp(first, second, mask) + std * (coarse + fine)
+
+
+def warped(images: Images, rng: torch.Generator) -> Images:
+    """Pixels moved far by a smooth field: local patterns without the outlines of things."""
+    far = 0.3 + 0.4 * _uniform((len(images), 1, 1, 1), rng, images)
+    at = _bent_grid(images, far, rng, size=5)
+    return functional.grid_sample(
+        images, at, mode="bilinear", padding_mode="reflection", align_corners=True
+    )
 
 
 IMAGE_KINDS: dict[str, MakeImages] = {
@@ -111,6 +135,8 @@ IMAGE_KINDS: dict[str, MakeImages] = {
     "enlarged_crops": enlarged_crops,
     "tiled_crops": tiled_crops,
     "silhouettes": silhouettes,
+    "waves": waves,
+    "warped": warped,
 }
 
 
@@ -118,6 +144,28 @@ def _mean_and_std(images: Images) -> tuple[Tensor, Tensor]:
     """Of each channel."""
     var, mean = torch.var_mean(images, (0, 2, 3), correction=0, keepdim=True)
     return mean, var.sqrt()
+
+
+def _two_colours(images: Images, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Of two random pixels of each image, (n, c, 1, 1) each."""
+    n, c, h, w = images.shape
+    pixels = torch.randint(h * w, (n, 2), generator=rng, device=rng.device).to(images.device)
+    colours = images.flatten(2).gather(2, pixels[:, None].expand(-1, c, -1))
+    return colours[:, :, :1, None], colours[:, :, 1:, None]
+
+
+def _wave_heights(images: Images, rng: torch.Generator) -> Float[Tensor, "n 1 h w"]:
+    """Of a sine, or the product or sum of two at right angles: half a wave to eight per image."""
+    n = len(images)
+    bend = 0.6 * _uniform((n, 1, 1, 1), rng, images).square()
+    x, y = _bent_grid(images, bend, rng, size=4)[:, None].unbind(-1)
+    turn = torch.pi * _uniform((n, 1, 1, 1), rng, images)
+    speed = torch.pi * 2 ** (3 * _uniform((2, n, 1, 1, 1), rng, images))
+    start = 2 * torch.pi * _uniform((2, n, 1, 1, 1), rng, images)
+    across, along = turn.cos() * x + turn.sin() * y, turn.cos() * y - turn.sin() * x
+    one, two = (speed[0] * across + start[0]).sin(), (speed[1] * along + start[1]).sin()
+    kind = _uniform((n, 1, 1, 1), rng, images)
+    return torch.where(kind < 0.4, one, torch.where(kind < 0.7, one * two, one + two))
 
 
 def _noise_field(images: Images, channels: int, rng: torch.Generator) -> Float[Tensor, "n k h w"]:
@@ -135,6 +183,16 @@ def _grid(images: Images) -> Float[Tensor, "1 p 2"]:
     lines = (torch.linspace(-1, 1, size).to(images) for size in images.shape[2:])
     down, right = torch.meshgrid(*lines, indexing="ij")
     return torch.stack([right, down], dim=-1).flatten(0, 1)[None]
+
+
+def _bent_grid(
+    images: Images, far: Float[Tensor, "n 1 1 1"], rng: torch.Generator, *, size: int
+) -> Float[Tensor, "n h w 2"]:
+    """The pixels' positions, moved by smooth noise of size × size knots and deviation `far`."""
+    shape = images.shape[2:]
+    knots = _normal((len(images), 2, size, size), rng, images)
+    field = functional.interpolate(knots, size=shape, mode="bicubic").movedim(1, -1)
+    return _grid(images).unflatten(1, shape) + far * field
 
 
 def _resampled(
