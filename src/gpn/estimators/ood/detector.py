@@ -27,7 +27,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from gpn.estimators.closed_form.trees import Trees
 from gpn.estimators.ood.distances import N_DISTANCES, Distances
 from gpn.estimators.ood.outliers import table_outliers
-from gpn.estimators.ood.pool import MIN_ROWS, PoolOdds, unlike_labels
+from gpn.estimators.ood.pool import MIN_ROWS, Odds, PoolOdds, unlike_labels
 from gpn.saving.validation import check, finite_array
 
 Rows = NDArray[np.float64]
@@ -243,7 +243,7 @@ class Detector:
     def _with_pool(
         self, labels: Rows, outlier: Rows, pool: Rows, rng: np.random.Generator
     ) -> "Detector":
-        """Second trees for the pool, where unseen rows confirm that it differs from the labels.
+        """Second trees for the pool, where unseen rows confirm that the score gains by them.
 
         outlier: log odds ``(4, n)`` of the stored labels without a pool, by unseen members.
         """
@@ -255,12 +255,15 @@ class Detector:
             members.append(replace(member, pool_trees=trees))
         scores = [member.pool_log_odds for member in members]
         of_labels = unseen_scores(scores, labels[: len(self.labels)], self.part)
-        of_pool = unseen_scores(scores, pool, parts[1]).mean(0)
-        odds = PoolOdds.fit(of_labels.mean(0), of_pool)
+        own = Odds(outlier.mean(0), of_labels.mean(0))
+        some, part = pool[:MAX_LABELS], parts[1][:MAX_LABELS]
+        others = [member.log_odds for member in self.members], scores
+        odds = PoolOdds.fit(
+            own, Odds(*(unseen_scores(each, some, part).mean(0) for each in others))
+        )
         if odds is None:
             return self
-        mean = odds.add(outlier.mean(0), of_labels.mean(0))
-        reference = like_new_rows(mean, odds.add(outlier, of_labels))
+        reference = like_new_rows(odds(own), odds.add(outlier, of_labels))
         return replace(self, members=tuple(members), reference=reference, pool=odds)
 
     def log_odds(self, rows: Rows) -> Rows:
@@ -299,7 +302,7 @@ class Detector:
 
     def arrays(self) -> dict[str, Array]:
         """Everything, by name; distances are computed again from the labels."""
-        pool = (0.0,) * 5 if self.pool is None else astuple(self.pool)
+        pool = (0.0,) * 5 if self.pool is None else self.pool.stored()
         arrays: dict[str, Array] = {
             "scale": np.stack([self.shift, self.scale]),
             "labels": self.labels,
