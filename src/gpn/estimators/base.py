@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from gpn.estimators.intervals.shift import shift_weights
 from gpn.estimators.ood.detector import MIN_LABELS, Detector, different_rows
 from gpn.estimators.ood.drift.checks import Drift
 from gpn.estimators.ood.drift.rows import drift_of
+from gpn.estimators.ood.gate import bearable_share
 from gpn.estimators.ood.pool import some_pool_rows
 from gpn.estimators.ood.thresholds import threshold_log_odds, warn_of_extrapolation
 from gpn.estimators.scaling import Scale, scale_of_rows
@@ -214,6 +216,18 @@ class Estimator(BaseEstimator):
         else:
             self.reference_scores_ = self.detector_.probability(self._reference_log_odds)
         self.calibration_ = None
+
+    def _fit_share(self, x: Tensor, numbers: Array, known: Array, unknown: Array) -> bool:
+        """Whether the gate assumes fewer outliers now, since left-out labels could not bear more.
+
+        known, unknown: log densities ``(n, o)`` of the labels `numbers` on the gate's two sides.
+        """
+        odds, detector = self._label_log_odds(x, numbers), self.detector_
+        if not self._has_gate or odds is None or detector is None or detector.pool is None:
+            return False
+        share = bearable_share(detector, odds, known, unknown)
+        self.detector_ = replace(detector, share=share)
+        return share < detector.share
 
     def _set_calibration(self, X: Array, scores: Array, X_target: Any) -> None:
         """Keep conformal scores of the checked rows X, with weights where targets differ."""

@@ -17,7 +17,7 @@ from gpn import metrics
 from gpn.core.checks import require_level
 from gpn.core.networks.trunks import Trunk
 from gpn.core.posterior.base import Posterior, sample_covariance_root
-from gpn.core.posterior.softmax import softmax_draws
+from gpn.core.posterior.softmax import softmax_draws, softmax_moments
 from gpn.core.priors.ard import ARDPrior
 from gpn.core.task import Task
 from gpn.estimators.active_learning import reduce_variance
@@ -28,7 +28,7 @@ from gpn.estimators.closed_form.class_mean import FOLDS, ClassMean, check_class_
 from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.calibration import class_numbers
 from gpn.estimators.intervals.conformal import class_scores
-from gpn.estimators.thresholds import Fit
+from gpn.estimators.thresholds import Fit, ThresholdRule
 from gpn.estimators.validation import repeated_rows
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.training.checkpoint import CheckpointLike
@@ -39,6 +39,7 @@ from gpn.training.torch_state import one_thread
 MAX_CANDIDATES = 3000
 CHUNK_ROWS = 1000  # so many have exact joint draws in closed form
 SCORE_DRAWS = 200
+MIN_PROBABILITY = 1e-9
 MAX_ONE_THREAD_LABELS = 1000
 STEPS = FOLDS + 4  # of a fit in closed form: priors, their scores, and a mean model
 
@@ -283,6 +284,16 @@ class GPNClassifier(GPNOptions, Classifier):
             self.posterior_ = method.fit(task, rng=seed, progress=False)
         fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
         self._finish(fit, left_out_scores, np.arange(0))
+
+    def _finish(self, fit: Fit, rule: ThresholdRule, unseen: Array) -> None:
+        found = getattr(self.posterior_, "fit_report", None)
+        if found is not None and found.unseen is not None:
+            p = to_numpy(softmax_moments(found.unseen.mean, found.unseen.variance)[0].double())
+            y = to_numpy(fit.task.y_obs)[to_numpy(found.unseen.rows)]
+            known = np.log(np.maximum(p[np.arange(len(y)), y], MIN_PROBABILITY))[:, None]
+            even = np.full_like(known, -np.log(p.shape[1]))
+            self._fit_share(fit.task.x_obs, to_numpy(found.unseen.rows), known, even)
+        super()._finish(fit, rule, unseen)
 
     def _scaled(self, X: Array) -> Tensor:
         """Scaled rows, with the mean model's columns where there is one."""

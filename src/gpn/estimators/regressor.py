@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
@@ -357,9 +358,23 @@ class Regressor(RegressorMixin, Estimator):
             found, others = self.posterior_.fit_report.unseen, self.posterior_.fit_report.left_out
         if found is not None and len(found.rows) >= MIN_NOISE_LABELS:
             self.label_noise_ = self._learnt_noise(fit.task, found, others)
+            if self._has_smaller_share(fit.task, found):
+                self.label_noise_ = self._learnt_noise(fit.task, found, others)
             self.label_range_ = self._learnt_range(fit.task, found)
-        if self.label_range_ is not None and self.detector_ is not None:
-            self.reference_scores_ = self.detector_.probability(self.label_range_.reference)
+        if self.detector_ is not None:
+            self.reference_scores_ = self.detector_.probability(self._reference_log_odds)
+
+    def _has_smaller_share(self, task: Task, unseen: UnseenLabels) -> bool:
+        """Whether the gate assumes fewer outliers now: see `_fit_share`."""
+        rows = unseen.rows.cpu()
+        found = RowMoments(unseen.mean.cpu(), unseen.variance.cpu(), torch.ones(len(rows), 1))
+        spread = self._spread(task.x_obs.cpu()[rows], found)
+        noises = np.array([each.noise_variance for each in self._noise])
+        other = np.sqrt(to_numpy(self._prior_variance(found.variance.double())) + noises)
+        y = to_numpy(task.y_obs.double())[rows.numpy()]
+        known = stats.t.logpdf(y, np.minimum(spread.freedom, 1e6), spread.location, spread.scale)
+        unknown = stats.norm.logpdf(y, spread.location, np.maximum(other, spread.scale))
+        return self._fit_share(task.x_obs, to_numpy(rows), known, unknown)
 
     def _learnt_range(self, task: Task, unseen: UnseenLabels) -> LabelRange | None:
         """The range of the labels, and the scores of those that were left out.

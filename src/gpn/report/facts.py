@@ -74,7 +74,7 @@ def _lines(model: TableModel) -> Iterator[tuple[str, str]]:
 def pool_sentence(pool: PoolOdds | None) -> str:
     """Whether the detector uses the unlabeled rows."""
     if pool is None:
-        return "not used: they are like the labeled ones, or too few"
+        return "not used: the score tells unlike rows as well without them, or they are too few"
     return f"used: a classifier tells them from labeled ones with an AUC of {pool.auc:.3f}"
 
 

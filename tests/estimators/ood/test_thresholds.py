@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import beta
 
 from gpn import GPNClassifier, GPNConfig, GPNRegressor, TrainConfig
-from gpn.estimators.ood.detector import Detector
+from gpn.estimators.ood.detector import MEMBER_NOISE, PAIRS, PARTS, Detector, like_new_rows
 from gpn.estimators.ood.thresholds import (
     ExtrapolatedThresholdWarning,
     false_alarm_std,
@@ -22,6 +22,48 @@ def test_a_tail_that_is_exponential_keeps_the_promise_at_any_share(n: int, fpr: 
     rng = np.random.default_rng(n)
     beyond = [np.exp(-threshold_log_odds(rng.exponential(size=n), fpr)) for _ in range(8000)]
     assert np.mean(beyond) == pytest.approx(fpr, rel=0.35)
+
+
+@pytest.mark.parametrize("fpr", [0.2, 0.05, 0.01])
+@pytest.mark.parametrize("kind", ["normal", "logistic", "exponential"])
+def test_noise_that_new_rows_do_not_have_is_taken_from_labels_scores(kind: str, fpr: float) -> None:
+    """The means of four members against those of ten: without it alarms are too few."""
+    rng = np.random.default_rng(3)
+    rows = getattr(rng, kind)(size=200_000)
+    members = rows + 0.8 * rows.std() * rng.normal(size=(10, len(rows)))
+    four, ten = members[:4].mean(0), members.mean(0)
+    noise = 0.8**2 * rows.var() * (1 / 4 - 1 / 10)
+    scale = np.sqrt(noise / MEMBER_NOISE / members[:4].var(0, ddof=1).mean())
+    drawn = like_new_rows(four, scale * members[:4])
+    before, after = (np.mean(ten > np.quantile(each, 1 - fpr)) for each in (four, drawn))
+    assert before < 0.96 * fpr
+    assert after == pytest.approx(fpr, rel=0.1)
+
+
+def test_labels_keep_their_order_whatever_the_members_say() -> None:
+    score = np.sort(np.concatenate([RNG.normal(size=50), [40.0]]))
+    for spread in (0.0, 1.0, 1e6):
+        assert (np.diff(like_new_rows(score, spread * RNG.normal(size=(4, 51)))) > 0).all()
+    np.testing.assert_array_equal(like_new_rows(np.ones(9), RNG.normal(size=(4, 9))), np.ones(9))
+
+
+def test_rows_scored_by_members_that_have_not_seen_a_part_are_exchangeable_with_it() -> None:
+    """The share that exceeds the highest of its n labels is 1/(n + 1), on average over sets."""
+    rates = []
+    for seed in range(24):
+        rows = np.random.default_rng([5, seed]).normal(size=(20 + 400, 3))
+        found = Detector.fit(rows[:20], None, seed)
+        for own in range(PARTS):
+            scores = [
+                m.log_odds for m, pair in zip(found.members, PAIRS, strict=True) if own in pair
+            ]
+            scaled = (rows[20:] - found.shift) / found.scale
+            of_labels = np.mean(
+                [score(found.labels[found.part == own]) for score in scores], axis=0
+            )
+            new = np.mean([score(scaled) for score in scores], axis=0)
+            rates.append(np.mean(new > of_labels.max()))
+    assert np.mean(rates) == pytest.approx(1 / 5, abs=0.045)
 
 
 @pytest.mark.slow

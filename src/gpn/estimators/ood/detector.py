@@ -6,10 +6,11 @@ beyond what they saw, so that a term for distance is added: a row three times fu
 label scores higher than all labels can, whatever the trees say, and the further the higher. With a
 pool, second trees tell labels from pool rows; they count as far as unseen rows confirm them.
 
-A label is scored by the four fits that have not seen it: these are the `reference` scores. A new
-row has the mean of all ten.
+A label is scored by the four fits that have not seen it. A new row has the mean of all ten, which
+varies less: the `reference` scores are those of labels, drawn in by as much (`like_new_rows`).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, replace
@@ -26,7 +27,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from gpn.estimators.closed_form.trees import Trees
 from gpn.estimators.ood.distances import N_DISTANCES, Distances
 from gpn.estimators.ood.outliers import table_outliers
-from gpn.estimators.ood.pool import MIN_ROWS, PoolOdds, unlike_labels
+from gpn.estimators.ood.pool import MIN_ROWS, Odds, PoolOdds, unlike_labels
 from gpn.saving.validation import check, finite_array
 
 Rows = NDArray[np.float64]
@@ -54,6 +55,9 @@ TYPICAL, POOL_TYPICAL = (0.8, 0.95), (0.5, 0.95)
 ASSUMED_SHARE = 0.1
 MAX_POOL_SHARE = 0.3
 MAX_MEAN_DOUBT, MAX_POOL_DOUBT = 0.005, 0.05  # of labels, without and with a pool
+# λ of `like_new_rows` is 1/4 − 1/10 where members differ by chance alone, and 0.45 where only the
+# parts that they leave out matter. On tables it is 0.24 with 20 labels and with 200.
+MEMBER_NOISE, MAX_NOISE = 0.24, 0.5
 FAR = np.log(3.0)  # log distance beyond the furthest label from which on a row is unknown
 
 
@@ -202,13 +206,14 @@ class Detector:
         part = np.arange(len(labels)) % PARTS
         nearness = Nearness.of(labels, rng.spawn(1)[0])
         members = tuple(Member.fit(labels[~np.isin(part, pair)], nearness, rng) for pair in PAIRS)
-        reference = unseen_mean([member.log_odds for member in members], labels, part)
+        scores = unseen_scores([member.log_odds for member in members], labels, part)
+        reference = like_new_rows(scores.mean(0), scores)
         found = cls(shift, scale, labels, part, members, reference, share=0.0)
         new = None if pool is None else unlike_labels(rows, pool, MAX_POOL, rng)
         if new is not None:
             new = nearness.without_near((new - shift) / scale)
         if new is not None and len(new) >= MIN_ROWS:
-            found = found._with_pool(every[:MAX_POOL], new, rng)
+            found = found._with_pool(every[:MAX_POOL], scores, new, rng)
         share = assumed_share(found.reference, ASSUMED_SHARE, MAX_MEAN_DOUBT)
         weights = found.atypical(found.reference)
         if found.pool is not None and new is not None and pool is not None:
@@ -235,8 +240,13 @@ class Detector:
         found[new] = self._log_odds(scaled[new])
         return found
 
-    def _with_pool(self, labels: Rows, pool: Rows, rng: np.random.Generator) -> "Detector":
-        """Second trees for the pool, where unseen rows confirm that it differs from the labels."""
+    def _with_pool(
+        self, labels: Rows, outlier: Rows, pool: Rows, rng: np.random.Generator
+    ) -> "Detector":
+        """Second trees for the pool, where unseen rows confirm that the score gains by them.
+
+        outlier: log odds ``(4, n)`` of the stored labels without a pool, by unseen members.
+        """
         parts = np.arange(len(labels)) % PARTS, np.arange(len(pool)) % PARTS
         members = []
         for member, pair in zip(self.members, PAIRS, strict=True):
@@ -244,12 +254,16 @@ class Detector:
             trees = fit_trees(*seen, POOL_TREES, POOL_LEAF_AND_DEPTH, rng)
             members.append(replace(member, pool_trees=trees))
         scores = [member.pool_log_odds for member in members]
-        of_labels = unseen_mean(scores, labels[: len(self.labels)], parts[0][: len(self.labels)])
-        of_pool = unseen_mean(scores, pool, parts[1])
-        odds = PoolOdds.fit(of_labels, of_pool)
+        of_labels = unseen_scores(scores, labels[: len(self.labels)], self.part)
+        own = Odds(outlier.mean(0), of_labels.mean(0))
+        some, part = pool[:MAX_LABELS], parts[1][:MAX_LABELS]
+        others = [member.log_odds for member in self.members], scores
+        odds = PoolOdds.fit(
+            own, Odds(*(unseen_scores(each, some, part).mean(0) for each in others))
+        )
         if odds is None:
             return self
-        reference = odds.add(self.reference, of_labels)
+        reference = like_new_rows(odds(own), odds.add(outlier, of_labels))
         return replace(self, members=tuple(members), reference=reference, pool=odds)
 
     def log_odds(self, rows: Rows) -> Rows:
@@ -262,8 +276,9 @@ class Detector:
         if self.pool is None:
             return odds
         scores = [member.pool_log_odds for member in self.members]
-        of_pool = mean_score(scores, scaled) if part is None else unseen_mean(scores, scaled, part)
-        return self.pool.add(odds, of_pool)
+        if part is None:
+            return self.pool.add(odds, mean_score(scores, scaled))
+        return self.pool.add(odds, unseen_scores(scores, scaled, part).mean(0))
 
     def probability(self, log_odds: Rows) -> Rows:
         """P(outlier | x) for the assumed share of outliers."""
@@ -287,7 +302,7 @@ class Detector:
 
     def arrays(self) -> dict[str, Array]:
         """Everything, by name; distances are computed again from the labels."""
-        pool = (0.0,) * 5 if self.pool is None else astuple(self.pool)
+        pool = (0.0,) * 5 if self.pool is None else self.pool.stored()
         arrays: dict[str, Array] = {
             "scale": np.stack([self.shift, self.scale]),
             "labels": self.labels,
@@ -346,15 +361,33 @@ def mean_score(scores: Sequence[Callable[[Rows], Rows]], rows: Rows) -> Rows:
     return mean
 
 
-def unseen_mean(
+def unseen_scores(
     scores: Sequence[Callable[[Rows], Rows]], rows: Rows, part: NDArray[np.int64]
 ) -> Rows:
-    """The mean score of each row over the members that have not seen its part."""
-    total = np.zeros(len(rows))
-    for score, pair in zip(scores, PAIRS, strict=True):
-        unseen = np.isin(part, pair)
-        total[unseen] += score(rows[unseen])
-    return total / (PARTS - 1)
+    """The scores ``(4, n)`` of each row by the members that have not seen its part."""
+    found = np.zeros((PARTS - 1, len(rows)))
+    for own in range(PARTS):
+        unseen = [score for score, pair in zip(scores, PAIRS, strict=True) if own in pair]
+        found[:, part == own] = [score(rows[part == own]) for score in unseen]
+    return found
+
+
+def like_new_rows(score: Rows, of_members: Rows) -> Rows:
+    """Scores ``(n,)`` of labels, drawn in until they vary as little as those of new rows.
+
+    The mean of four members is that of ten and noise of variance w = λ E Var[members]. Densities
+    diffuse along their slopes: s + w (log p)'(s)/2 has, to first order, the distribution before
+    the noise. It is taken of the logistic density with the scores' mean and variance,
+    (log p)'(s) = −tanh((s − m)/2h)/h: as of a normal density near m, as of exponential tails far
+    from it. The order of scores stays.
+    """
+    variance = float(score.var())
+    if variance == 0:
+        return score
+    noise = min(MEMBER_NOISE * float(of_members.var(0, ddof=1).mean()), MAX_NOISE * variance)
+    scale = math.sqrt(3 * variance) / math.pi
+    drawn: Rows = score - noise / 2 * np.tanh((score - score.mean()) / (2 * scale)) / scale
+    return drawn
 
 
 def different_rows(rows: Rows) -> NDArray[np.int64]:

@@ -1,11 +1,12 @@
 """What a pool adds to a detector: the odds of a pool row against a labeled one.
 
 A pool is often a mixture of rows like the labels and of others, and may be like the labels
-altogether. So its trees are only used where they tell unseen labels from unseen pool rows, and
-their log odds are shrunk by the slope that fits these rows best.
+altogether, or hold outliers that the score knows without it. So its trees are only used where the
+score with them tells unseen pool rows from unseen labels better than the score without them. Their
+log odds are shrunk by the slope that fits these rows best.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,15 @@ MIN_ROWS = 10
 MAX_READ = 50_000
 EASY = 0.1  # 1 − AUC below which synthetic outliers count less
 TYPICAL = 0.95
-SURE = 2.0  # standard errors by which the AUC must exceed 1/2
+SURE = 2.5  # standard errors by which the AUC must exceed that without the pool, and 1/2
+
+
+@dataclass(frozen=True)
+class Odds:
+    """Log odds of unseen rows against labels: of an outlier, and of a pool row."""
+
+    outlier: Rows
+    of_pool: Rows
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,8 @@ class PoolOdds:
 
     auc: of unseen labels against unseen pool rows. typical: what 95 % of unseen labels do not
     exceed, or 0 where that is less; only what exceeds it makes a row unknown. unlike_share: of
-    pool rows that are no copies of labels, those that are unlike labels.
+    pool rows that are no copies of labels, those that are unlike labels. sureness: standard errors
+    by which the AUC of the score grows with the pool, which a fit remembers and no file holds.
     """
 
     slope: float
@@ -41,22 +51,32 @@ class PoolOdds:
     auc: float
     typical: float
     unlike_share: float
+    sureness: float = SURE
+
+    def stored(self) -> tuple[float, ...]:
+        """What a file holds."""
+        return self.slope, self.intercept, self.auc, self.typical, self.unlike_share
 
     @classmethod
-    def fit(cls, of_labels: Rows, of_pool: Rows) -> "PoolOdds | None":
-        """By logistic regression on rows that the trees have not seen; None: no difference."""
-        area = auc(of_labels, of_pool)
-        error = np.sqrt((1 / len(of_labels) + 1 / len(of_pool)) / 12)
+    def fit(cls, labels: "Odds", pool: "Odds") -> "PoolOdds | None":
+        """By logistic regression on rows that the trees have not seen; None: no gain."""
+        area = auc(labels.of_pool, pool.of_pool)
+        error = np.sqrt((1 / len(labels.of_pool) + 1 / len(pool.of_pool)) / 12)
         if area <= 0.5 + SURE * error:
             return None
-        odds = np.concatenate([of_labels, of_pool])[:, None]
-        is_pool = np.repeat([0, 1], [len(of_labels), len(of_pool)])
+        odds = np.concatenate([labels.of_pool, pool.of_pool])[:, None]
+        is_pool = np.repeat([0, 1], [len(labels.of_pool), len(pool.of_pool)])
         line = LogisticRegression(class_weight="balanced").fit(odds, is_pool)
         slope, intercept = max(float(line.coef_[0, 0]), 0.0), float(line.intercept_[0])
-        typical = max(float(np.quantile(slope * of_labels + intercept, TYPICAL)), 0.0)
-        beyond = float(np.mean(of_pool > np.quantile(of_labels, TYPICAL)))
+        typical = max(float(np.quantile(slope * labels.of_pool + intercept, TYPICAL)), 0.0)
+        beyond = float(np.mean(pool.of_pool > np.quantile(labels.of_pool, TYPICAL)))
         unlike_share = max(beyond - (1 - TYPICAL), 0.0) / TYPICAL  # known rows exceed it, too
-        return cls(slope, intercept, area, typical, unlike_share)
+        found = cls(slope, intercept, area, typical, unlike_share)
+        gain, error = auc_gain((labels.outlier, pool.outlier), (found(labels), found(pool)))
+        return replace(found, sureness=gain / error) if gain > SURE * error else None
+
+    def __call__(self, odds: "Odds") -> Rows:
+        return self.add(odds.outlier, odds.of_pool)
 
     def add(self, outlier: Rows, of_pool: Rows) -> Rows:
         """The log odds of an outlier of either kind: synthetic, or in the pool.
@@ -71,13 +91,17 @@ class PoolOdds:
 
 
 def unlike_labels(labels: Rows, pool: Rows, count: int, rng: np.random.Generator) -> Rows | None:
-    """At most `count` pool rows, without copies of labels; None where fewer than ten are left."""
-    own = {row.tobytes() for row in np.ascontiguousarray(labels)}
+    """At most `count` different pool rows that are no labels; None where fewer than ten are left.
+
+    Trees that have seen a row know its copies, which are no sign that a pool differs.
+    """
+    seen = {row.tobytes() for row in np.ascontiguousarray(labels)}
     order = rng.permutation(len(pool))
     kept: list[Any] = []
     for row in np.ascontiguousarray(pool)[order]:
-        if row.tobytes() not in own:
+        if row.tobytes() not in seen:
             kept.append(row)
+            seen.add(row.tobytes())
         if len(kept) == count:
             break
     return np.stack(kept) if len(kept) >= MIN_ROWS else None
@@ -98,3 +122,27 @@ def auc(low: Rows, high: Rows) -> float:
     """P(high > low) + P(equal)/2."""
     ranks = rankdata(np.concatenate([low, high]))[len(low) :]
     return float((ranks.sum() - len(high) * (len(high) + 1) / 2) / (len(low) * len(high)))
+
+
+def auc_gain(before: tuple[Rows, Rows], after: tuple[Rows, Rows]) -> tuple[float, float]:
+    """By how much the AUC of low against high rows grows, and its standard error (DeLong 1988).
+
+    An AUC of less than 1/2 before counts as 1/2, which rows without a score have.
+    """
+    old, new = placements(*before), placements(*after)
+    if old[1].mean() < 0.5:
+        old = np.full(len(old[0]), 0.5), np.full(len(old[1]), 0.5)
+    gaps = [b - a for a, b in zip(old, new, strict=True)]
+    return float(gaps[1].mean()), float(np.sqrt(sum(gap.var() / len(gap) for gap in gaps)))
+
+
+def placements(low: Rows, high: Rows) -> tuple[Rows, Rows]:
+    """P(high > each low row) and P(each high row > low), equal ones by half: both average AUC."""
+    return _share_below(-high, -low), _share_below(low, high)
+
+
+def _share_below(values: Rows, rows: Rows) -> Rows:
+    ordered = np.sort(values)
+    both = np.searchsorted(ordered, rows, "left") + np.searchsorted(ordered, rows, "right")
+    share: Rows = both / (2.0 * len(values))
+    return share
