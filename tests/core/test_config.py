@@ -91,7 +91,7 @@ BAD: dict[str, tuple[type[Config], dict[str, Any], str]] = {
         r"learning_rate must be positive, got nan",
     ),
     "dtype": (gpn.TrainConfig, {"dtype": "float46"}, r"got 'float46'; .*mean 'float64'\?"),
-    "optimiser": (gpn.TrainConfig, {"optimiser": "zzz"}, r"one of adam, sgd, got 'zzz'\."),
+    "optimiser": (gpn.TrainConfig, {"optimiser": "zzz"}, r"one of adam, sgd, muon, got 'zzz'\."),
     "schedule": (gpn.TrainConfig, {"schedule": "onecycle"}, r"did you mean 'one-cycle'\?"),
     "beta": (gpn.GPNConfig, {"beta": -1.0}, r"beta must be positive, or None .*got -1\.0"),
     "pairing": (gpn.GPNConfig, {"pairing": "all"}, r"one of every, one, got 'all'"),
