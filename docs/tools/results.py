@@ -98,8 +98,6 @@ def readme_worse() -> str:
         for name, (ours, theirs) in lost.items()
         if theirs < ours
     ]
-    regret = loaded("optimisation.json")["regret"].values()
-    behind = sum(one["gpn-qlogei"]["mean"][-1] > one["gp-qlogei"]["mean"][-1] for one in regret)
     return wrapped(
         f"**Where it is worse.** A fit takes {found['gpn']['seconds']:.0f} seconds on average, "
         f"gradient boosting {found['gradient-boosting']['seconds']:.0f}. On {worst} the "
@@ -110,8 +108,19 @@ def readme_worse() -> str:
         f"NLL on {len(classes_lost)} of 4 class tables ({'; '.join(classes_lost)}). Rows whose "
         "*target* lies beyond the labels' are harder to detect than others without a pool (AUC "
         f"{target_auc('none'):.2f}). Of twelve tables taken as they come, a careful scikit-learn pipeline is ahead on "
-        f"{' and '.join(behind_pipeline()) or 'none'}. In Bayesian optimisation with expected improvement, BoTorch's "
-        f"Gaussian process ends with the lower regret on {behind} of {len(regret)} test functions."
+        f"{' and '.join(behind_pipeline()) or 'none'}." + behind_in_optimisation()
+    )
+
+
+def behind_in_optimisation() -> str:
+    """On how many test functions a Gaussian process ends with the lower mean regret, if any."""
+    regret = loaded("optimisation.json")["regret"].values()
+    behind = sum(one["gpn-qlogei"]["mean"][-1] > one["gp-qlogei"]["mean"][-1] for one in regret)
+    if behind == 0:
+        return ""
+    return (
+        " In Bayesian optimisation with expected improvement, BoTorch's Gaussian process ends with "
+        f"the lower regret on {behind} of {len(regret)} test functions."
     )
 
 
@@ -201,7 +210,7 @@ def paper_table(task: str) -> Callable[[], str]:
 
 
 def modern_text() -> str:
-    """Accuracy, calibration and detection with a residual network, and where plain training wins."""
+    """Accuracy, calibration and detection with a residual network, and where others win."""
 
     def of(method: str, name: str) -> float:
         return metric("cifar10-modern", method, name)
@@ -216,11 +225,13 @@ def modern_text() -> str:
         )
         + "\n"
         + wrapped(
-            f"**Where it is worse.** Plain training has the higher accuracy, {percent(of('plain', 'accuracy'), 1)} against "
-            f"{percent(of('gpn', 'accuracy'), 1)}, and the lower NLL, {of('plain', 'nll'):.3f} against {of('gpn', 'nll'):.3f}; it takes "
-            f"{of('plain', 'fit_seconds'):.0f} seconds where a GPN takes {of('gpn', 'fit_seconds'):.0f}. With half of the labels and 10 % OOD "
+            f"Accuracy is {percent(of('gpn', 'accuracy'), 1)}, that of plain training {percent(of('plain', 'accuracy'), 1)}, and the NLL "
+            f"{of('gpn', 'nll'):.3f} against {of('plain', 'nll'):.3f}; a fit takes {of('gpn', 'fit_seconds'):.0f} seconds on average, plain "
+            f"training {of('plain', 'fit_seconds'):.0f}. **Where it is worse.** Three plain networks together have "
+            f"{percent(of('ensemble', 'accuracy'), 1)} and {of('ensemble', 'nll'):.3f}. With half of the labels and 10 % OOD "
             f"images in the pool, accuracy is {percent(of('gpn-wild-0.1', 'accuracy'), 1)}, and NLL {of('gpn-wild-0.1', 'nll'):.3f}; plain "
-            f"training has {percent(of('plain-wild', 'accuracy'), 1)} and {of('plain-wild', 'nll'):.3f}."
+            f"training has {percent(of('plain-wild', 'accuracy'), 1)} and {of('plain-wild', 'nll'):.3f}. Of the textures that a pool with 1 % "
+            f"OOD images does not hold, 95 % cost {percent(of('gpn-wild-0.01', 'ood_fpr95_unseen_textures'), 1)} false alarms."
         )
     )
 

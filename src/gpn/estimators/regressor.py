@@ -434,14 +434,14 @@ class Regressor(RegressorMixin, Estimator):
         random one: variances know nothing of what trees may miss.
         """
         x = self._inputs(X_pool)
-        scores = torch.from_numpy(self._ood_scores(self.posterior_, x))
         noise = (self.posterior_.noise_std or 0.0) ** 2
         if isinstance(self.posterior_, ClosedFormPosterior):
-            rows = _candidates(scores, max(MAX_EXACT_CANDIDATES, n))
+            rows = _some_rows(len(x), max(MAX_EXACT_CANDIDATES, n))
             covariance = self.posterior_.covariance(x[rows])[:1].double()  # the same for all
             random_rows = None if getattr(self, "mean_", None) is None else as_generator(0)
             picked = reduce_exact_variance(covariance, n, noise, random_rows)
         else:
+            scores = torch.from_numpy(self._ood_scores(self.posterior_, x))
             rows = scores.topk(min(len(scores), max(MAX_CANDIDATES, n))).indices.sort().values
             root = self.posterior_.covariance_root(x[rows], ROOT_DRAWS).cpu().double()
             picked = reduce_variance(root, n, noise)
@@ -466,14 +466,9 @@ class Regressor(RegressorMixin, Estimator):
         return values[..., 0] if self._flat else values
 
 
-def _candidates(scores: Tensor, count: int) -> Tensor:
-    """Of too many rows those of the highest scores, a third, and a random choice of the others."""
-    if len(scores) <= count:
-        return torch.arange(len(scores))
-    most = scores.topk(count // 3).indices
-    others = torch.randperm(len(scores), generator=as_generator(0))
-    others = others[~torch.isin(others, most)][: count - len(most)]
-    return torch.cat([most, others]).sort().values
+def _some_rows(n: int, count: int) -> Tensor:
+    """All rows, or a random choice: any other would not have the pool's mean variance."""
+    return torch.randperm(n, generator=as_generator(0))[:count].sort().values
 
 
 def prior_variance(posterior: Posterior, x: Tensor) -> float:
