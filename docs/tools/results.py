@@ -286,7 +286,7 @@ def active_learning_text() -> str:
     last = [found["labels"][-1] for found in (digits, conductor)]
     error = [conductor["curves"][name][-1]["mean"] for name in ("suggest", "random")]
     return wrapped(f"""On digits, `suggest` needs {needed[0]:.0f} labels for the accuracy that random choice has at {last[0]}. On the superconductor table it is
-as good as random choice, no better: with {last[1]} labels the error is {error[0]:.1f} K, and {error[1]:.1f} K with random choice.""")
+no better than random choice: with {last[1]} labels the error is {error[0]:.1f} K, and {error[1]:.1f} K with random choice.""")
 
 
 def big_pool_text() -> str:

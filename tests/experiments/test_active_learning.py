@@ -85,7 +85,7 @@ def test_the_figures_are_of_five_seeds_and_every_strategy(task: str) -> None:
 
 
 def test_the_readme_has_the_ratios_of_the_figures() -> None:
-    """What `suggest` needs for what random choice reaches on digits; the reverse on the table."""
+    """What `suggest` needs for what random choice reaches on digits; on the table it needs more."""
     digits, table = (
         json.loads((active_learning.FOLDER / f"{task}.json").read_text())
         for task in ("digits", "superconductor")
@@ -97,5 +97,5 @@ def test_the_readme_has_the_ratios_of_the_figures() -> None:
     page = (Path(gpn.__file__).parents[2] / "docs" / "tutorials" / "active-learning.md").read_text()
     needed = digits["labels_for_what_random_reaches"]["suggest"]
     assert f"`suggest` needs {needed:.0f} labels for" in " ".join(page.split())
-    assert "as good as random choice, no better" in " ".join(page.split())
-    assert table["labels"][-1] / behind == pytest.approx(1, abs=0.1)
+    assert "it is no better than random choice" in " ".join(page.split())
+    assert table["labels"][-1] / behind == pytest.approx(1.2, abs=0.1)
