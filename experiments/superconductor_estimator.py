@@ -2,10 +2,11 @@
 
     python -m experiments.superconductor_estimator --data FOLDER --jobs 5
 
-The splits are those of the paper's task, validation rows joined to the training rows. Three pools:
-all training rows (the paper's), rows without a label and a third of the known ones (`unlabeled`),
-and none. Writes `results/superconductor/estimator-<pool>.json`; losses are in units of the full
-training target's standard deviation.
+The splits are those of the paper's task, validation rows joined to the training rows. Pools: all
+training rows (the paper's), rows without a label and a third of the known ones (`unlabeled`), none,
+and the labeled rows with a share of OOD rows among them (`share-0.1`). Writes
+`results/superconductor/estimator-<pool>.json`; losses are in units of the full training target's
+standard deviation.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from experiments.paper.tasks.superconductor import superconductor
 from gpn import GPNRegressor
 
 SEEDS = range(5)
-POOLS = ("usual", "unlabeled", "none")
+POOLS = ("usual", "unlabeled", "none", "share-0.1", "share-0.01", "share-0")
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -35,20 +36,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="the data folder (else GPN_DATA)")
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time")
+    parser.add_argument("--pools", choices=POOLS, nargs="+", default=POOLS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     options = parser.parse_args()
-    jobs = [(pool, seed, options.data) for pool in POOLS for seed in SEEDS]
+    seeds = options.seeds
+    jobs = [(pool, seed, options.data) for pool in options.pools for seed in seeds]
     threads = max(1, (os.cpu_count() or 1) // options.jobs)
     workers = ProcessPoolExecutor(
         options.jobs, get_context("spawn"), initializer=torch.set_num_threads, initargs=(threads,)
     )
     with workers as executor:
         rows = list(executor.map(measured, *zip(*jobs, strict=True)))
-    for number, pool in enumerate(POOLS):
-        own = rows[number * len(SEEDS) : (number + 1) * len(SEEDS)]
+    for number, pool in enumerate(options.pools):
+        own = rows[number * len(seeds) : (number + 1) * len(seeds)]
         seconds = {"fit": float(np.mean([row.pop("seconds") for row in own]))}
         config = {"pool": pool, "estimator": "GPNRegressor()"}
         path = harness.write_result(
-            "superconductor", f"estimator-{pool}", config, list(SEEDS), own, seconds
+            "superconductor", f"estimator-{pool}", config, list(seeds), own, seconds
         )
         print(path, {name: round(float(np.mean([row[name] for row in own])), 4) for name in own[0]})
 
@@ -75,6 +79,10 @@ def merged(split: Split, pool: str, seed: int) -> tuple[Array, Array, Array | No
         return labels, targets, None
     if pool == "usual":
         return labels, targets, np.concatenate([labels, ood])
+    if pool.startswith("share-"):
+        share = float(pool.removeprefix("share-"))
+        count = round(share / (1 - share) * len(labels))
+        return labels, targets, np.concatenate([labels, ood[:count]])
     known = np.random.default_rng(seed).random(len(labels)) < 1 / 3  # labels that we do not look at
     return labels[~known], targets[~known], np.concatenate([labels[known], ood])
 
