@@ -372,7 +372,7 @@ class Regressor(RegressorMixin, Estimator):
         noises = np.array([each.noise_variance for each in self._noise])
         other = np.sqrt(to_numpy(self._prior_variance(found.variance.double())) + noises)
         y = to_numpy(task.y_obs.double())[rows.numpy()]
-        known = stats.t.logpdf(y, np.minimum(spread.freedom, 1e6), spread.location, spread.scale)
+        known = stats.t.logpdf(y, spread.freedom, spread.location, spread.scale)
         unknown = stats.norm.logpdf(y, spread.location, np.maximum(other, spread.scale))
         return self._fit_share(task.x_obs, to_numpy(rows), known, unknown)
 
