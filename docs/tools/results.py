@@ -99,7 +99,7 @@ def readme_worse() -> str:
         if theirs < ours
     ]
     return wrapped(
-        f"**Where it is worse.** A fit takes {found['gpn']['seconds']:.0f} seconds on average, "
+        f"**Where it is worse.** A fit takes {found['gpn']['seconds']:.0f} seconds on average on one core of a busy machine, "
         f"gradient boosting {found['gradient-boosting']['seconds']:.0f}. On {worst} the "
         f"{best_at(measured[worst], 'nll')} has the better likelihood, by "
         f"{tables.above_best(measured[worst], 'gpn'):.2f} nats; on {furthest} our error is "
