@@ -167,7 +167,7 @@ def figure(path: Path) -> Path:
         for axes in (left, right):
             axes.set_xlim(right=1.15 * axes.get_xlim()[1])
         _ticks(left, (0, 0.05, 0.1, 0.3, 1, 3, 10, 30, 100))
-        _ticks(right, (1, 1.5, 2, 3, 5, 10, 20, 50))
+        _ticks(right, (1, 2, 3, 5, 10, 20, 50, 100))
         for axes, limit in ((left, NEAR_NLL), (right, NEAR_RMSE)):
             axes.axvline(limit, color="0.6", linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
         left.set_yticks(range(len(shown)), [LABELS[method] for method in shown])
