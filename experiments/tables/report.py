@@ -80,14 +80,15 @@ def _mean(values: Any) -> float:
 
 def table() -> str:
     """Markdown: NLL and, below it, RMSE of each method; the best of each in bold."""
-    rows = []
-    for name, means in measured().items():
+    rows, found = [], measured()
+    shown = [method for method in LABELS if any(method in means for means in found.values())]
+    for name, means in found.items():
         size = next(iter(means.values()))
         count = round(size["n_train"] + size["n_test"])
-        cells = [_cell(means, method) for method in LABELS]
+        cells = [_cell(means, method) for method in shown]
         coverage = f"{means['gpn']['coverage_95']:.1%}" if "gpn" in means else ""
         rows.append([name, f"{count:,}", f"{size['n_columns']:.0f}", *cells, coverage])
-    heads = ["table", "rows", "columns", *LABELS.values(), "GPN coverage"]
+    heads = ["table", "rows", "columns", *(LABELS[method] for method in shown), "GPN coverage"]
     return harness.markdown(heads, rows)
 
 
