@@ -96,7 +96,7 @@ def side_by_side(first: Callable[[], Any], *others: Callable[[], Any]) -> list[A
     """The results of computations that do not depend on each other.
 
     Each has one of torch's threads, and together they have as many as torch would use. `first` runs
-    in this thread, and may train.
+    in this thread, and may train; then this thread takes from the others what none has begun.
     """
     workers = torch.get_num_threads() - 1
     with one_thread():
@@ -104,4 +104,11 @@ def side_by_side(first: Callable[[], Any], *others: Callable[[], Any]) -> list[A
             return [first(), *(other() for other in others)]
         with ThreadPoolExecutor(workers) as executor:
             submitted = [executor.submit(other) for other in others]
-            return [first(), *(one.result() for one in submitted)]
+            found = [first()]
+            mine = {
+                number: others[number]()
+                for number in reversed(range(len(others)))  # the last ones are begun last
+                if submitted[number].cancel()
+            }
+            rest = enumerate(submitted)
+            return [*found, *(mine[i] if i in mine else one.result() for i, one in rest)]

@@ -198,7 +198,7 @@ def random_forest(X: Array, y: Rows, weights: Rows | None) -> list[DecisionTreeR
     """
     rng = np.random.RandomState(0)
     each = np.ones(len(X)) if weights is None else weights
-    rows = np.clip(X, *FLOAT32_RANGE).astype(np.float32)
+    rows = np.ascontiguousarray(np.clip(X, *FLOAT32_RANGE), np.float32)
     trees = []
     for _ in range(FOREST_TREES):
         seed = rng.randint(np.iinfo(np.int32).max)
@@ -209,7 +209,7 @@ def random_forest(X: Array, y: Rows, weights: Rows | None) -> list[DecisionTreeR
         )
         drawn = np.random.RandomState(seed).randint(len(X), size=len(X))
         counts = np.bincount(drawn, minlength=len(X))
-        trees.append(tree.fit(rows, y, sample_weight=each * counts))
+        trees.append(tree.fit(rows, y, sample_weight=each * counts, check_input=False))
     return trees
 
 
