@@ -79,7 +79,7 @@ def _mean(values: Any) -> float:
 
 
 def table() -> str:
-    """Markdown: NLL and, below it, RMSE of each method; the best of each in bold."""
+    """Markdown: NLL and, below it, RMSE of each measured method; the best of each in bold."""
     rows, found = [], measured()
     shown = [method for method in LABELS if any(method in means for means in found.values())]
     for name, means in found.items():
