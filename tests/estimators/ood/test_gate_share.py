@@ -99,3 +99,14 @@ def test_classes_of_known_rows_are_as_likely_with_a_pool_as_without() -> None:
         p = model.predict_proba(x[120:])
         losses.append(-np.log(p[np.arange(380), y[120:]]).mean())
     assert losses[1] < losses[0] + 0.02
+
+
+def test_a_perfect_gain_has_a_finite_sureness() -> None:
+    """All rows gain alike, so that the gain has no standard error."""
+    labels = Odds(np.linspace(1.0, 2.0, 50), np.full(50, -5.0))
+    pool = Odds(np.linspace(0.0, 0.5, 50), np.full(50, 5.0))
+    found = PoolOdds.fit(labels, pool)
+    assert found is None or np.isfinite(found.sureness)
+    gain, error = auc_gain((labels.outlier, pool.outlier), (np.zeros(50), np.ones(50)))
+    assert gain == 0.5
+    assert 0 < error < 0.01

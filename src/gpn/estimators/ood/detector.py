@@ -375,9 +375,9 @@ def unseen_scores(
 def like_new_rows(score: Rows, of_members: Rows) -> Rows:
     """Scores ``(n,)`` of labels, drawn in until they vary as little as those of new rows.
 
-    The mean of four members is that of ten and noise of variance w = λ E Var[members]. Densities
-    diffuse along their slopes: s + w (log p)'(s)/2 has, to first order, the distribution before
-    the noise. It is taken of the logistic density with the scores' mean and variance,
+    The mean of four members is that of ten and noise of variance w = λ E Var[members]. Noise moves
+    scores from where they are frequent: s + w (log p)'(s)/2 has, to first order, the distribution
+    before it. p is taken as the logistic density with the scores' mean and variance,
     (log p)'(s) = −tanh((s − m)/2h)/h: as of a normal density near m, as of exponential tails far
     from it. The order of scores stays.
     """

@@ -25,6 +25,7 @@ MIN_ROWS = 10
 MAX_READ = 50_000
 EASY = 0.1  # 1 − AUC below which synthetic outliers count less
 TYPICAL = 0.95
+MIN_ERROR = 1e-6  # where all rows gain alike
 SURE = 2.5  # standard errors by which the AUC must exceed that without the pool, and 1/2
 
 
@@ -133,7 +134,8 @@ def auc_gain(before: tuple[Rows, Rows], after: tuple[Rows, Rows]) -> tuple[float
     if old[1].mean() < 0.5:
         old = np.full(len(old[0]), 0.5), np.full(len(old[1]), 0.5)
     gaps = [b - a for a, b in zip(old, new, strict=True)]
-    return float(gaps[1].mean()), float(np.sqrt(sum(gap.var() / len(gap) for gap in gaps)))
+    error = float(np.sqrt(sum(gap.var() / len(gap) for gap in gaps)))
+    return float(gaps[1].mean()), max(error, MIN_ERROR)
 
 
 def placements(low: Rows, high: Rows) -> tuple[Rows, Rows]:
