@@ -9,7 +9,15 @@ from scipy import stats
 from gpn import GPNClassifier, GPNRegressor
 from gpn.estimators.ood.detector import Detector
 from gpn.estimators.ood.gate import MAX_COST, bearable_share, gate_cost
-from gpn.estimators.ood.pool import Odds, PoolOdds, auc, auc_gain, placements, unlike_labels
+from gpn.estimators.ood.pool import (
+    SURE,
+    Odds,
+    PoolOdds,
+    auc,
+    auc_gain,
+    placements,
+    unlike_labels,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -26,7 +34,7 @@ def test_the_cost_of_a_gate_is_the_loss_of_the_mixture() -> None:
 def detector_with(sureness: float) -> Detector:
     rows = RNG.normal(size=(300, 3))
     found = Detector.fit(rows, None, 0)
-    pool = PoolOdds(1.0, 0.0, 0.9, 0.0, 0.5, sureness)
+    pool = PoolOdds((1.0,), 0.0, 0.9, 0.0, 0.5, sureness)
     return replace(found, share=0.3, pool=pool)
 
 
@@ -60,9 +68,21 @@ def test_a_pool_whose_rows_the_score_knows_already_adds_nothing() -> None:
     """Trees that tell pool rows from labels worse than the score does would add noise to it."""
     labels, pool = RNG.normal(size=300), RNG.normal(4, 1, 300)
     noise, more = RNG.normal(size=(2, 300)) + np.array([[0.0], [0.8]])
-    assert PoolOdds.fit(Odds(labels, noise), Odds(pool, more)) is None
+    assert PoolOdds.fit(Odds(labels, noise[None]), Odds(pool, more[None])) is None
     same = RNG.normal(size=300)
-    assert PoolOdds.fit(Odds(labels, noise), Odds(same, more)) is not None
+    assert PoolOdds.fit(Odds(labels, noise[None]), Odds(same, more[None])) is not None
+
+
+def test_each_kind_of_trees_counts_as_far_as_unseen_rows_confirm_it() -> None:
+    """Normal scores of two kinds: the log odds of both together are their weighted sum."""
+    shifts = np.array([[2.0], [1.0], [-1.0]])
+    labels, pool = RNG.normal(size=(3, 4000)), RNG.normal(size=(3, 4000)) + shifts
+    known, unknown = (Odds(np.zeros(4000), odds) for odds in (labels, pool))
+    found = PoolOdds.fit(known, unknown)
+    assert found is not None
+    np.testing.assert_allclose(found.slopes, [2.0, 1.0, 0.0], atol=0.15)
+    assert found.auc > auc(labels[0], pool[0])
+    assert PoolOdds.restored(found.stored()) == replace(found, sureness=SURE)
 
 
 def test_each_pool_row_counts_once() -> None:
@@ -103,8 +123,8 @@ def test_classes_of_known_rows_are_as_likely_with_a_pool_as_without() -> None:
 
 def test_a_perfect_gain_has_a_finite_sureness() -> None:
     """All rows gain alike, so that the gain has no standard error."""
-    labels = Odds(np.linspace(1.0, 2.0, 50), np.full(50, -5.0))
-    pool = Odds(np.linspace(0.0, 0.5, 50), np.full(50, 5.0))
+    labels = Odds(np.linspace(1.0, 2.0, 50), np.full((1, 50), -5.0))
+    pool = Odds(np.linspace(0.0, 0.5, 50), np.full((1, 50), 5.0))
     found = PoolOdds.fit(labels, pool)
     assert found is None or np.isfinite(found.sureness)
     gain, error = auc_gain((labels.outlier, pool.outlier), (np.zeros(50), np.ones(50)))

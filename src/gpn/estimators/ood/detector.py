@@ -4,7 +4,7 @@ Labels are dealt into five parts. For each two of them, extremely randomised tre
 of the other three from synthetic outliers, by the columns and by `distances`. Trees cannot look
 beyond what they saw, so that a term for distance is added: a row three times further away than any
 label scores higher than all labels can, whatever the trees say, and the further the higher. With a
-pool, second trees tell labels from pool rows; they count as far as unseen rows confirm them.
+pool, two kinds of trees tell labels from pool rows; each counts as far as unseen rows confirm it.
 
 A label is scored by the four fits that have not seen it. A new row has the mean of all ten, which
 varies less: the `reference` scores are those of labels, drawn in by as much (`like_new_rows`).
@@ -21,13 +21,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit, logit
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.tree import ExtraTreeClassifier
 from sklearn.utils.class_weight import compute_sample_weight
 
+from gpn.estimators.closed_form.mean import few_threads
 from gpn.estimators.closed_form.trees import Trees
 from gpn.estimators.ood.distances import N_DISTANCES, Distances
 from gpn.estimators.ood.outliers import table_outliers
-from gpn.estimators.ood.pool import MIN_ROWS, Odds, PoolOdds, unlike_labels
+from gpn.estimators.ood.pool import MIN_ROWS, N_OLD_NUMBERS, Odds, PoolOdds, unlike_labels
 from gpn.saving.validation import check, finite_array
 
 Rows = NDArray[np.float64]
@@ -43,6 +45,10 @@ MAX_LABELS = 2000  # that distances are taken from
 MAX_POOL = 10_000  # and as many labels, for the trees that know the pool
 N_TREES = 25
 POOL_TREES = 25
+# Boosted trees of a pool: leaves, number and rate, while rows of both kinds are few, and of many.
+FEW_ROWS = 5000
+BOOSTING, MORE_BOOSTING = (31, 60, 0.1, 0.0), (63, 40, 0.25, 5.0)
+BOOSTING_LEAF, BOOSTING_BINS = 5, 32
 LEAF_AND_DEPTH, POOL_LEAF_AND_DEPTH = (5, 14), (3, 30)  # smallest leaf, largest depth
 OUTLIERS_PER_LABEL = 2
 OUTLIERS = 400, 3000
@@ -95,12 +101,17 @@ class Nearness:
 
 @dataclass(frozen=True)
 class Member:
-    """What was learnt without two parts of the labels."""
+    """What was learnt without two parts of the labels.
+
+    pool_trees and pool_boosting tell pool rows from labels. Extremely randomised trees are better
+    where pool rows lie elsewhere, boosted ones where few columns tell; older files have no latter.
+    """
 
     distances: Distances
     furthest: Rows  # the largest distances `neighbours` and `ellipsoid` of a label
     trees: Trees
     pool_trees: Trees | None = None
+    pool_boosting: Trees | None = None
 
     @classmethod
     def fit(cls, labels: Rows, nearness: "Nearness", rng: np.random.Generator) -> "Member":
@@ -122,9 +133,12 @@ class Member:
         return odds
 
     def pool_log_odds(self, rows: Rows) -> Rows:
-        """Of a pool row against a label, before calibration."""
+        """Of a pool row against a label, before calibration: a line for each kind of trees."""
         assert self.pool_trees is not None
-        return tree_log_odds(self.pool_trees, rows)
+        odds = [tree_log_odds(self.pool_trees, rows)]
+        if self.pool_boosting is not None:
+            odds.append(np.clip(self.pool_boosting.predict(rows), -CAP, CAP))
+        return np.stack(odds)
 
 
 def fit_trees(
@@ -153,6 +167,26 @@ def fit_trees(
     return Trees.of_classes(
         [tree.fit(rows, kind, sample_weight=weights, check_input=False) for tree in trees]
     )
+
+
+def fit_boosting(known: Rows, unknown: Rows) -> Trees:
+    """Boosted trees that tell two kinds of rows apart, which weigh the same: their log odds."""
+    n = len(known) + len(unknown)
+    leaves, trees, rate, shrinkage = BOOSTING if n < FEW_ROWS else MORE_BOOSTING
+    model = HistGradientBoostingClassifier(
+        max_leaf_nodes=leaves,
+        max_iter=trees,
+        learning_rate=rate,
+        l2_regularization=shrinkage,
+        min_samples_leaf=BOOSTING_LEAF,
+        max_bins=BOOSTING_BINS,
+        class_weight="balanced",
+        early_stopping=False,
+        random_state=0,
+    )
+    kind = np.r_[np.zeros(len(known)), np.ones(len(unknown))]
+    with few_threads(n):
+        return Trees.of([model.fit(np.concatenate([known, unknown]), kind)])
 
 
 def joined(rows: Rows, distances: Rows) -> Rows:
@@ -252,7 +286,8 @@ class Detector:
         for member, pair in zip(self.members, PAIRS, strict=True):
             seen = labels[~np.isin(parts[0], pair)], pool[~np.isin(parts[1], pair)]
             trees = fit_trees(*seen, POOL_TREES, POOL_LEAF_AND_DEPTH, rng)
-            members.append(replace(member, pool_trees=trees))
+            boosting = fit_boosting(*seen)
+            members.append(replace(member, pool_trees=trees, pool_boosting=boosting))
         scores = [member.pool_log_odds for member in members]
         of_labels = unseen_scores(scores, labels[: len(self.labels)], self.part)
         own = Odds(outlier.mean(0), of_labels.mean(0))
@@ -302,7 +337,7 @@ class Detector:
 
     def arrays(self) -> dict[str, Array]:
         """Everything, by name; distances are computed again from the labels."""
-        pool = (0.0,) * 5 if self.pool is None else self.pool.stored()
+        pool = (0.0,) * N_OLD_NUMBERS if self.pool is None else self.pool.stored()
         arrays: dict[str, Array] = {
             "scale": np.stack([self.shift, self.scale]),
             "labels": self.labels,
@@ -312,7 +347,12 @@ class Detector:
             "numbers": np.array([self.share, float(self.pool is not None), *pool]),
         }
         for number, member in enumerate(self.members):
-            for kind, trees in (("trees", member.trees), ("pool", member.pool_trees)):
+            kinds = {
+                "trees": member.trees,
+                "pool": member.pool_trees,
+                "boosting": member.pool_boosting,
+            }
+            for kind, trees in kinds.items():
                 stored = {} if trees is None else trees.arrays()
                 arrays |= {f"{number}/{kind}/{name}": array for name, array in stored.items()}
         return arrays
@@ -325,7 +365,9 @@ class Detector:
         shift, scale = finite_array(rule, arrays["scale"], (2, width))
         reference = finite_array(rule, arrays["reference"], (None,))
         furthest = finite_array(rule, arrays["furthest"], (len(PAIRS), 2))
-        share, has_pool, *odds = map(float, finite_array(rule, arrays["numbers"], (7,)))
+        share, has_pool, *odds = map(float, finite_array(rule, arrays["numbers"], (None,)))
+        has_boosting = bool(has_pool) and len(odds) == N_OLD_NUMBERS + 1
+        check(has_boosting or len(odds) == N_OLD_NUMBERS, rule, len(odds))
         part = arrays["part"]
         check(bool((scale > 0).all()) and 0 < share < 1 and len(reference) > 1, rule, "others")
         check(bool((np.diff(reference) >= 0).all()), rule, "another order")
@@ -337,10 +379,11 @@ class Detector:
                 furthest[number],
                 _trees(arrays, f"{number}/trees/", width + N_DISTANCES),
                 _trees(arrays, f"{number}/pool/", width) if has_pool else None,
+                _trees(arrays, f"{number}/boosting/", width) if has_boosting else None,
             )
             for number, pair in enumerate(PAIRS)
         )
-        pool = PoolOdds(*odds) if has_pool else None
+        pool = PoolOdds.restored(odds) if has_pool else None
         return cls(shift, scale, labels, part, members, reference, share, pool)
 
 
@@ -364,11 +407,13 @@ def mean_score(scores: Sequence[Callable[[Rows], Rows]], rows: Rows) -> Rows:
 def unseen_scores(
     scores: Sequence[Callable[[Rows], Rows]], rows: Rows, part: NDArray[np.int64]
 ) -> Rows:
-    """The scores ``(4, n)`` of each row by the members that have not seen its part."""
-    found = np.zeros((PARTS - 1, len(rows)))
+    """The scores ``(4, …, n)`` of each row by the members that have not seen its part."""
+    parts = []
     for own in range(PARTS):
         unseen = [score for score, pair in zip(scores, PAIRS, strict=True) if own in pair]
-        found[:, part == own] = [score(rows[part == own]) for score in unseen]
+        parts.append(np.stack([score(rows[part == own]) for score in unseen]))
+    order = np.concatenate([np.flatnonzero(part == own) for own in range(PARTS)])
+    found: Rows = np.concatenate(parts, axis=-1)[..., np.argsort(order)]
     return found
 
 

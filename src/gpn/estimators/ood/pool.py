@@ -2,10 +2,11 @@
 
 A pool is often a mixture of rows like the labels and of others, and may be like the labels
 altogether, or hold outliers that the score knows without it. So its trees are only used where the
-score with them tells unseen pool rows from unseen labels better than the score without them. Their
-log odds are shrunk by the slope that fits these rows best.
+score with them tells unseen pool rows from unseen labels better than the score without them. The
+log odds of both kinds of trees are added with the slopes that fit these rows best, none below 0.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,12 +27,14 @@ MAX_READ = 50_000
 EASY = 0.1  # 1 − AUC below which synthetic outliers count less
 TYPICAL = 0.95
 MIN_ERROR = 1e-6  # where all rows gain alike
+N_OLD_NUMBERS = 5  # of files whose pools had one kind of trees
 SURE = 2.5  # standard errors by which the AUC must exceed that without the pool, and 1/2
 
 
 @dataclass(frozen=True)
 class Odds:
-    """Log odds of unseen rows against labels: of an outlier, and of a pool row."""
+    """Log odds of unseen rows against labels: of an outlier ``(n,)``, and of a pool row ``(k, n)``
+    by k kinds of trees."""
 
     outlier: Rows
     of_pool: Rows
@@ -39,7 +42,7 @@ class Odds:
 
 @dataclass(frozen=True)
 class PoolOdds:
-    """The calibrated log odds of a pool row, slope · odds of the trees + intercept.
+    """The calibrated log odds of a pool row, Σ_k slope_k · odds of trees of kind k + intercept.
 
     auc: of unseen labels against unseen pool rows. typical: what 95 % of unseen labels do not
     exceed, or 0 where that is less; only what exceeds it makes a row unknown. unlike_share: of
@@ -47,7 +50,7 @@ class PoolOdds:
     by which the AUC of the score grows with the pool, which a fit remembers and no file holds.
     """
 
-    slope: float
+    slopes: tuple[float, ...]
     intercept: float
     auc: float
     typical: float
@@ -55,24 +58,28 @@ class PoolOdds:
     sureness: float = SURE
 
     def stored(self) -> tuple[float, ...]:
-        """What a file holds."""
-        return self.slope, self.intercept, self.auc, self.typical, self.unlike_share
+        """What a file holds; `restored` reads it, and files of one slope."""
+        first, *others = self.slopes
+        return first, self.intercept, self.auc, self.typical, self.unlike_share, *others
+
+    @classmethod
+    def restored(cls, numbers: Sequence[float]) -> "PoolOdds":
+        first, intercept, area, typical, unlike_share, *others = numbers
+        return cls((first, *others), intercept, area, typical, unlike_share)
 
     @classmethod
     def fit(cls, labels: "Odds", pool: "Odds") -> "PoolOdds | None":
         """By logistic regression on rows that the trees have not seen; None: no gain."""
-        area = auc(labels.of_pool, pool.of_pool)
-        error = np.sqrt((1 / len(labels.of_pool) + 1 / len(pool.of_pool)) / 12)
+        slopes, intercept = _logistic(labels.of_pool, pool.of_pool)
+        of_labels, of_pool = (slopes @ odds.of_pool + intercept for odds in (labels, pool))
+        area = auc(of_labels, of_pool)
+        error = np.sqrt((1 / len(of_labels) + 1 / len(of_pool)) / 12)
         if area <= 0.5 + SURE * error:
             return None
-        odds = np.concatenate([labels.of_pool, pool.of_pool])[:, None]
-        is_pool = np.repeat([0, 1], [len(labels.of_pool), len(pool.of_pool)])
-        line = LogisticRegression(class_weight="balanced").fit(odds, is_pool)
-        slope, intercept = max(float(line.coef_[0, 0]), 0.0), float(line.intercept_[0])
-        typical = max(float(np.quantile(slope * labels.of_pool + intercept, TYPICAL)), 0.0)
-        beyond = float(np.mean(pool.of_pool > np.quantile(labels.of_pool, TYPICAL)))
+        limit = float(np.quantile(of_labels, TYPICAL))
+        beyond = float(np.mean(of_pool > limit))
         unlike_share = max(beyond - (1 - TYPICAL), 0.0) / TYPICAL  # known rows exceed it, too
-        found = cls(slope, intercept, area, typical, unlike_share)
+        found = cls(tuple(slopes.tolist()), intercept, area, max(limit, 0.0), unlike_share)
         gain, error = auc_gain((labels.outlier, pool.outlier), (found(labels), found(pool)))
         return replace(found, sureness=gain / error) if gain > SURE * error else None
 
@@ -86,9 +93,24 @@ class PoolOdds:
         is unknown: these then count less.
         """
         weight = min(0.0, float(np.log((1 - self.auc + 1e-3) / EASY)))
-        in_pool = self.slope * of_pool + self.intercept - self.typical
+        trees = np.einsum("k,...kn->...n", np.array(self.slopes), of_pool)
+        in_pool = trees + self.intercept - self.typical
         both: Rows = np.logaddexp(outlier + weight, in_pool)
         return both
+
+
+def _logistic(labels: Rows, pool: Rows) -> tuple[Rows, float]:
+    """Slopes and intercept of the log odds of a pool row; a kind of trees that misleads has 0."""
+    odds = np.concatenate([labels, pool], axis=1).T
+    is_pool = np.repeat([0, 1], [labels.shape[1], pool.shape[1]])
+    slopes, used = np.zeros(odds.shape[1]), np.ones(odds.shape[1], dtype=bool)
+    while used.any():
+        line = LogisticRegression(class_weight="balanced").fit(odds[:, used], is_pool)
+        if (line.coef_[0] >= 0).all():
+            slopes[used] = line.coef_[0]
+            return slopes, float(line.intercept_[0])
+        used[np.flatnonzero(used)[line.coef_[0].argmin()]] = False
+    return slopes, 0.0
 
 
 def unlike_labels(labels: Rows, pool: Rows, count: int, rng: np.random.Generator) -> Rows | None:
