@@ -139,6 +139,10 @@ class Estimator(BaseEstimator):
         """Whether the posterior is found without training, by the labels alone."""
         return False
 
+    def _learns_scales(self, X: Array, *, has_pool: bool) -> bool:
+        """Whether each column gets a scale by the labels."""
+        return self._is_closed_form(X, has_pool=has_pool)
+
     # Numbers and classes differ in these two.
 
     def _ood_scores(self, posterior: Posterior, x: Tensor) -> Array:
@@ -272,7 +276,7 @@ class Estimator(BaseEstimator):
             names = np.array(self.encoder_.input_names, dtype=object)
         self.x_scale_ = Scale.none()
         if self._scales_inputs:
-            robust = self._is_closed_form(X, has_pool=rows is not None)
+            robust = self._learns_scales(X, has_pool=rows is not None)
             self.x_scale_ = scale_of_rows(X, rows, names, robust=robust)
             if robust and y is not None:
                 self.x_scale_ = straightened(self.x_scale_, X, y)

@@ -12,11 +12,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
-from gpn.core.networks.trunks import Trunk
+from gpn.core.networks.trunks import MLPTrunk, Trunk
 from gpn.core.posterior.base import Posterior
 from gpn.core.posterior.gaussian import GaussianPosterior
 from gpn.core.priors.ard import ARDPrior
-from gpn.core.task import Task
+from gpn.core.task import Task, lazy_pool
 from gpn.core.types import Outputs, as_generator
 from gpn.core.warnings import GPNWarning, warn_caller
 from gpn.estimators.active_learning import reduce_exact_variance, reduce_variance
@@ -28,6 +28,7 @@ from gpn.estimators.closed_form.choice import (
     choose,
     warn_of_edge,
 )
+from gpn.estimators.closed_form.follow import MAX_FOLLOWED_ROWS, rows_to_follow
 from gpn.estimators.closed_form.mean import FOLDS, MeanModel
 from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.calibration import MIN_STD, calibrated_interval, label_moments
@@ -37,8 +38,9 @@ from gpn.estimators.intervals.label_noise import LabelNoise, Residuals, learn_la
 from gpn.estimators.ood.label_range import LabelRange, Spread
 from gpn.estimators.scaling import Scale, warn_of_target_sentinels
 from gpn.estimators.thresholds import Fit, ThresholdRule, unseen_labels
-from gpn.estimators.validation import repeated_rows, warn_of_copies, weighted_rows
+from gpn.estimators.validation import checked_pool, repeated_rows, warn_of_copies, weighted_rows
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
+from gpn.methods.gpn.defaults import resolve
 from gpn.methods.gpn.fit_report import FitReport, UnseenLabels
 from gpn.methods.gpn.posterior import ClosedFormPosterior
 from gpn.training.checkpoint import CheckpointLike
@@ -562,7 +564,8 @@ class GPNRegressor(GPNOptions, Regressor):
         self.mean_ = None
         _check_mean(self.mean)
         if not self._is_closed_form(X, has_pool=X_unlabeled is not None):
-            super()._fit(X, y, X_unlabeled, checkpoint=checkpoint)
+            learn = self._fit_follower if self._follows(X) else super()._fit
+            learn(X, y, X_unlabeled, checkpoint=checkpoint)
             return
         seed, config = as_seed(check_random_state(self.random_state)), self._config()
         pool = self._scaled_pool(X, X_unlabeled, y)
@@ -594,6 +597,82 @@ class GPNRegressor(GPNOptions, Regressor):
                     self.posterior_.fit_report = self._choice_report(found, targets)
         fit = Fit(method, self.posterior_, task, seed, self._ood_scores, weights)
         self._finish(fit, unseen_labels, np.arange(0))
+
+    def _follows(self, X: Array) -> bool:
+        """Whether a network is trained to follow the posterior in closed form."""
+        config = self._config_with_module()
+        own = config.trunk is not None and not isinstance(config.trunk, MLPTrunk)
+        given = config.prior, config.beta, config.synthetic_ood, config.jitter
+        usual = config.codes, config.pool_weights, config.pairing
+        return (
+            X.ndim == 2
+            and config.generator == "affine"
+            and config.anchor in ("auto", "conditioned")
+            and all(value is None for value in given)
+            and usual == ("spectral", "auto", "every")
+            and not own
+        )
+
+    def _learns_scales(self, X: Array, *, has_pool: bool) -> bool:
+        return self._is_closed_form(X, has_pool=has_pool) or self._follows(X)
+
+    def _fit_follower(
+        self, X: Array, y: Array, X_unlabeled: Any, *, checkpoint: CheckpointLike
+    ) -> None:
+        """Prior and mean model as in closed form; a network then learns that posterior by heart.
+
+        It follows it at labels, between them, and at unlabeled rows.
+        """
+        seed, config = as_seed(check_random_state(self.random_state)), self._config_with_module()
+        pool = self._scaled_pool(X, X_unlabeled, y)
+        self._fit_detector(X, pool, seed)
+        targets = torch.from_numpy(y)
+        found = choose(X, self._scaled(X), targets, self.mean, lambda: None)
+        self.mean_ = found.mean
+        rows = rows_to_follow(X, found, self._some_unlabeled(X, X_unlabeled), seed)
+        config = config.replace(
+            anchor="conditioned",
+            prior=found.learnt.prior,
+            noise_std=config.noise_std or found.learnt.noise_std,
+            reference_rows=max(config.reference_rows, len(rows)),
+        )
+        dtype = self._dtype(len(X), X.shape[1:])
+        task = Task(found.x.to(dtype), targets.to(dtype), pool=self._scaled(rows).to(dtype))
+        config = resolve(config, task).public()
+        assert config.train is not None
+        if self.device != "auto":
+            config = config.replace(train=config.train.replace(device=self.device))
+        method, shown = GPN(config), True if self.verbose else None
+        self.posterior_ = method.fit(task, rng=seed, progress=shown, checkpoint=checkpoint)
+        self.posterior_.fit_report = self._follower_report(found, task)
+        fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
+        self._finish(fit, unseen_labels, np.arange(0))
+
+    def _follower_report(self, found: Choice, task: Task) -> FitReport:
+        """The report, whose left-out labels are missed by what the network misses, too."""
+        assert isinstance(self.posterior_, GPNPosterior)
+        report = self._choice_report(found, task.y_obs)
+        assert report.followed is not None
+        assert report.unseen is not None
+        gap = self.posterior_.mean(task.x_obs) - report.followed
+
+        def moved(labels: UnseenLabels | None) -> UnseenLabels | None:
+            if labels is None:
+                return None
+            return replace(labels, mean=labels.mean + gap[labels.rows].to(labels.mean))
+
+        unseen, left_out = moved(report.unseen), moved(report.left_out)
+        return replace(report, unseen=unseen, left_out=left_out)
+
+    def _some_unlabeled(self, X: Array, X_unlabeled: Any) -> Array | None:
+        """Unlabeled rows in the units of the data, as many as a network follows at most."""
+        source, rows = lazy_pool(X_unlabeled), X_unlabeled
+        if source is not None:
+            rows = to_numpy(source.sample(MAX_FOLLOWED_ROWS, as_generator(0)))
+        if rows is None:
+            return None
+        checked = checked_pool(rows, X, self._validated)
+        return checked[to_numpy(_some_rows(len(checked), MAX_FOLLOWED_ROWS))]
 
     def _choice_report(self, found: Choice, targets: Tensor) -> FitReport:
         """The fit's report, with what was found before it; a search at its edge gives a warning."""

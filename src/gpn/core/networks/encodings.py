@@ -19,6 +19,19 @@ class FittedEncoding(nn.Module, ABC):
         """Find what it needs from rows."""
 
 
+class Divided(nn.Module):
+    """Columns divided by their scales."""
+
+    scales: Tensor
+
+    def __init__(self, scales: tuple[float, ...]) -> None:
+        super().__init__()
+        self.register_buffer("scales", torch.tensor(scales, dtype=torch.float64), persistent=False)
+
+    def forward(self, x: Inputs) -> Tensor:
+        return x.flatten(1) / self.scales.to(x)
+
+
 class RandomFourierFeatures(nn.Module):
     """[x, cos(xW + c)]: x and `count` random cosines, with frequencies |w| between `scales`."""
 

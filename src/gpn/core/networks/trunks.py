@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gpn.core.config import Config, require_counts, require_one_of, require_sizes
-from gpn.core.networks.encodings import PiecewiseLinearEncoding, RandomFourierFeatures
+from gpn.core.networks.encodings import Divided, PiecewiseLinearEncoding, RandomFourierFeatures
 from gpn.core.networks.frozen import FrozenFeatures
 from gpn.core.networks.layers import ACTIVATIONS, build_sequential, conv_features, conv_stack
 from gpn.core.networks.resnet import PATCH, ResNet, initialise_resnet
@@ -48,6 +48,7 @@ class MLPTrunk(Trunk):
     frequencies |w| are log-uniform on `fourier_range`. None stands for (0.5, 10), or in a GPN with
     spectral codes for frequencies up to those of the prior's axes. `ramps` cuts the range of every
     column at that many quantiles, as trees do; a GPN takes the quantiles of its pool.
+    `column_scales` divide the columns first, so that those that matter are the wide ones.
     """
 
     widths: tuple[int, ...] = (256, 256, 256)
@@ -56,6 +57,7 @@ class MLPTrunk(Trunk):
     fourier: int = 0
     fourier_range: tuple[float, float] | None = None
     ramps: int = 0
+    column_scales: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,6 +74,17 @@ class MLPTrunk(Trunk):
 
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:
         dim = torch.Size(input_shape).numel()
+        encoding, size = self._encoding(dim, rng)
+        if self.column_scales is None:
+            return encoding, size
+        if len(self.column_scales) != dim:
+            raise ValueError(
+                f"column_scales must be a number for each of {dim} columns, got "
+                f"{len(self.column_scales)}."
+            )
+        return nn.Sequential(Divided(self.column_scales), encoding), size
+
+    def _encoding(self, dim: int, rng: torch.Generator) -> tuple[nn.Module, int]:
         if self.ramps > 0:
             return PiecewiseLinearEncoding(dim, self.ramps), dim * (1 + self.ramps)
         if self.fourier == 0:

@@ -42,7 +42,8 @@ class Regime:
     """Defaults for one kind of task, and the measurement that chose them.
 
     goal
-        "joint" and "conditioned" follow the posterior, by anchors of that name; "detect" has
+        "joint" and "conditioned" follow the posterior, by anchors of that name; "followed" does
+        where it is known in closed form, under a prior with a scale per column; "detect" has
         independent anchors with spectral codes, "paper" independent anchors with learnt codes.
     labels, inputs, weights
         "targets" or "classes"; "one", "few" (up to 10), "many", "image" or "photo" (of a residual
@@ -79,6 +80,12 @@ CONDITIONED: dict[str, Any] = {
     "pool_batch": 64,
     "learning_rate": 2e-3,
 }
+FOLLOWED: dict[str, Any] = {
+    "steps": 3000,
+    "label_batch": 128,
+    "pool_batch": 128,
+    "learning_rate": 2e-3,
+}
 DETECT: dict[str, Any] = {"learning_rate": 1e-3, "weight_decay": 0.3}
 PHOTO: dict[str, Any] = {
     "label_batch": 1024,
@@ -112,6 +119,8 @@ REGIMES = (
            trunk=MLPTrunk(widths=(256, 256), activation="relu", ramps=16),
            measured="tests/theory/test_default_choices: 40 labels of 20 columns, spread ± 10 %"),
     Regime("conditioned", None, "image", train=CONDITIONED, measured="as few inputs; no default"),
+    Regime("followed", train=FOLLOWED, trunk=MLPTrunk(widths=(256, 256), fourier=128),
+           measured="tables: rows gpn-network of the suite"),
     Regime("detect", "classes", "photo", train=PHOTO, epochs=40, beta=0.01, beta_ramp=0.2,
            label_smoothing=0.05, synthetic_ood=1 / 4,
            measured="cifar10-modern: accuracy 95.8 %, OOD AUC 1.0000, unseen textures 0.983; "
@@ -140,6 +149,8 @@ def regime_of(config: GPNConfig, task: Task, anchor: str, weights: str) -> Regim
     """The first row of the table that matches."""
     independent = "detect" if config.codes == "spectral" else "paper"
     goal = independent if anchor == "independent" else anchor
+    if anchor == "conditioned" and isinstance(config.prior, ARDPrior):
+        goal = "followed"
     labels = "classes" if task.is_classification else "targets"
     inputs = _inputs(task)
     if inputs == "image" and labels == "classes" and goal == "detect" and _is_photo(config, task):
@@ -250,6 +261,8 @@ def _anchor(config: GPNConfig, task: Task) -> str:
     if len(task.input_shape) != 1 or not has_kernel or config.pairing == "one":
         return "independent"
     exact = config.is_affine_spectral and not task.is_classification
+    if exact and isinstance(config.prior, ARDPrior):
+        return "conditioned"
     asks_for_beta = config.beta is not None or config.pool_weights == "mixture"
     if _joint_is_feasible(task, conditioned_is_closer=exact, asks_for_beta=asks_for_beta):
         return "joint"

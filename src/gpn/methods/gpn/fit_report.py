@@ -76,6 +76,8 @@ class FitReport:
         Labels as they are predicted without themselves (closed form only).
     left_out
         Of many labels, some that are left out one by one after all were learnt (closed form only).
+    followed
+        The mean at all labels of the posterior that a network was trained to follow.
     at_edge
         Hyperparameters that the search for a prior left at the end of their range.
     jitter, added_jitter
@@ -92,6 +94,7 @@ class FitReport:
     label_variance: LabelVariance | None = None
     unseen: UnseenLabels | None = None
     left_out: UnseenLabels | None = None
+    followed: Float[Tensor, "N o"] | None = None
     at_edge: tuple[str, ...] = ()
     jitter: float | None = None
     added_jitter: float = 0.0

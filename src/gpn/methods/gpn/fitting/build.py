@@ -10,12 +10,14 @@ from gpn.core.chunks import chunk_size, join_chunks, map_chunks
 from gpn.core.networks.encodings import fit_features
 from gpn.core.networks.trunks import MLPTrunk, ResNetTrunk, Trunk
 from gpn.core.pools.base import TensorPool
+from gpn.core.priors.ard import ARDPrior
 from gpn.core.priors.leave_one_out import loo_variance, posterior_variance
 from gpn.core.priors.prior import Prior
 from gpn.core.priors.spectral import DrawnAxes, SpectralAxes, drawn_kernel
 from gpn.core.types import Inputs
 from gpn.methods.gpn.fit_report import FitReport, LabelVariance
 from gpn.methods.gpn.fitting.basis import axes_of, pool_weights, prior_basis, stored_pool
+from gpn.methods.gpn.fitting.closed_form import fit_closed_form
 from gpn.methods.gpn.fitting.context import FitContext
 from gpn.methods.gpn.fitting.problem import TrainingProblem
 from gpn.methods.gpn.model.anchor_terms import AnchorTerm, IndependentTerm, JointTerm, Kernel
@@ -27,7 +29,11 @@ from gpn.methods.gpn.model.anchors import (
 )
 from gpn.methods.gpn.model.batch import Batches, fresh_batches, stored_batches
 from gpn.methods.gpn.model.codes import Embedding
-from gpn.methods.gpn.model.conditioned import DistillationObjective, condition
+from gpn.methods.gpn.model.conditioned import (
+    DistillationObjective,
+    KernelPosterior,
+    condition,
+)
 from gpn.methods.gpn.model.generator import AffineGenerator, Generator
 from gpn.methods.gpn.model.objectives import (
     ClosedForm,
@@ -41,6 +47,7 @@ MAX_JOINT_LABELS = 2000
 MAX_TABLE_NUMBERS = 2**28
 PRIOR_WIDTH = 512
 MAX_FEATURES = 2048
+MAX_LANDMARKS = 1024
 MIN_FEATURE_EXPLAINED = 0.9999999
 
 
@@ -146,6 +153,8 @@ def _spectral(context: FitContext) -> TrainingProblem:
 def _conditioned(context: FitContext) -> TrainingProblem:
     """Prior functions conditioned on all labels in feature space, as targets everywhere."""
     config, task = context.config, context.task
+    if isinstance(config.prior, ARDPrior):
+        return _followed(context)
     pool = stored_pool(context)
     features, explained = axes_of(context, pool, MAX_FEATURES, MIN_FEATURE_EXPLAINED)
     psi = features(torch.cat([task.x_obs, pool.rows]))
@@ -153,9 +162,7 @@ def _conditioned(context: FitContext) -> TrainingProblem:
     posterior = condition(psi_obs, task.y_obs, psi_pool, config.noise_std, config.n_axes)
     mean, axes = posterior.targets(psi)
     trunk = _tuned(config.trunk, pool.rows, axes.shape[1])
-    generator = _generator(context, trunk, task.n_outputs * axes.shape[1], pool.rows)
-    assert isinstance(generator, AffineGenerator)
-    objective = DistillationObjective(generator, len(task.x_obs), mean, axes).to(task.x_obs)
+    objective = _distillation(context, trunk, mean, axes, pool.rows)
     report = FitReport(
         explained_variance=explained,
         posterior_explained_variance=posterior.explained_variance,
@@ -164,6 +171,47 @@ def _conditioned(context: FitContext) -> TrainingProblem:
         beta_search=context.beta_search,
     )
     return TrainingProblem(context, objective, _batches(context, pool.rows), report)
+
+
+def _followed(context: FitContext) -> TrainingProblem:
+    """The posterior in closed form as the target everywhere: a network that is cheaper to ask."""
+    task, config = context.task, context.config
+    exact = fit_closed_form(context)
+    pool = stored_pool(context)
+    posterior = KernelPosterior(exact.generator, pool.rows[:MAX_LANDMARKS], config.n_axes)
+    mean, axes = posterior.targets(torch.cat([task.x_obs, pool.rows]))
+    prior = config.prior
+    assert isinstance(prior, ARDPrior)
+    trunk = config.trunk
+    if isinstance(trunk, MLPTrunk) and trunk.column_scales is None:
+        trunk = trunk.replace(column_scales=prior.column_scales)
+    scaled = pool.rows / pool.rows.new_tensor(prior.column_scales)
+    context = replace(context, config=config.replace(trunk=trunk))
+    objective = _distillation(context, _tuned(trunk, scaled, axes.shape[1]), mean, axes, scaled)
+    variance = exact.moments(task.x_obs)[1][:, 0].to(task.x_obs)
+    report = replace(
+        exact.fit_report,
+        posterior_explained_variance=posterior.explained_variance,
+        label_variance=_label_variance(context, variance),
+        followed=mean[: len(task.x_obs)].to(task.x_obs),
+        beta_search=context.beta_search,
+    )
+    return TrainingProblem(context, objective, _batches(context, pool.rows), report)
+
+
+def _distillation(
+    context: FitContext,
+    trunk: Trunk,
+    mean: Float[Tensor, "R o"],
+    axes: Float[Tensor, "R q"],
+    pool_rows: Inputs,
+) -> DistillationObjective:
+    """A network that follows functions, known at labels and pool rows."""
+    task = context.task
+    generator = _generator(context, trunk, task.n_outputs * axes.shape[1], pool_rows)
+    assert isinstance(generator, AffineGenerator)
+    objective = DistillationObjective(generator, len(task.x_obs), mean, axes)
+    return objective.to(task.x_obs)
 
 
 def _batches(

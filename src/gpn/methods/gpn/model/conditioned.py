@@ -8,6 +8,9 @@ In the space of the prior's F leading features, f(x) = ψ(x)·w with w ~ N(0, I)
 Its leading axes on the pool become the code's axes, ψ(x)·(m + S^{1/2} V z): every z is a prior
 function conditioned on the labels, and the generator is pulled to it on pool and labels alike. As
 F grows this is the minimiser of the joint objective, without a Cholesky factor per step.
+
+Under a prior with a scale for each column the posterior is known in closed form everywhere, and
+takes the place of features (`KernelPosterior`).
 """
 
 from dataclasses import dataclass
@@ -19,11 +22,15 @@ from torch import Tensor
 from gpn.core.losses import squared_error
 from gpn.core.priors.cholesky import jittered_cholesky, warn_of_jitter
 from gpn.core.priors.spectral import stretched
+from gpn.core.types import Inputs
 from gpn.methods.gpn.model.anchor_terms import IndependentTerm
 from gpn.methods.gpn.model.batch import Batch
 from gpn.methods.gpn.model.generator import AffineGenerator, Columns
+from gpn.methods.gpn.model.kernel_generator import KernelGenerator
 from gpn.methods.gpn.model.objectives import Objective
 
+FOLLOWED_CHUNK = 2048  # rows
+ENOUGH = 0.99  # of the variance: axes are stretched to all of it
 PRECISION = "the precision of the features' weights given the labels"
 
 
@@ -79,6 +86,40 @@ def condition(
     axes = torch.linalg.solve_triangular(factor.T, leading, upper=True)
     explained = values.flip(0)[:n_axes].sum() / values.sum()
     return FeaturePosterior(mean, axes, factor, float(explained), share)
+
+
+class KernelPosterior:
+    """A posterior in closed form as functions to follow: its mean, and leading axes of its spread,
+    at most `n_axes`.
+
+    With its covariance C_LL = U Λ Uᵀ at landmarks L, the axes at x are C_xL U_q Λ_q^{−1/2}.
+    """
+
+    def __init__(self, generator: KernelGenerator, landmarks: Inputs, n_axes: int) -> None:
+        self.generator, self.landmarks = generator, landmarks.to(generator.landmarks)
+        self.half = self._half(self.landmarks)
+        values, vectors = torch.linalg.eigh(generator.covariance(self.landmarks))
+        values, vectors = values.flip(0).clamp_min(0.0), vectors.flip(1)
+        shares = values.cumsum(0) / values.sum().clamp_min(1e-300)
+        count = min(n_axes, int((shares < ENOUGH).sum()) + 1, len(values))
+        kept = values[:count].clamp_min(1e-12 * float(values[0])).sqrt()
+        self.projection = vectors[:, :count] / kept
+        self.explained_variance = float(shares[count - 1])
+
+    @torch.no_grad()
+    def targets(self, x: Inputs) -> tuple[Float[Tensor, "R o"], Float[Tensor, "R q"]]:
+        """Mean and axes at each row; the axes are stretched to the full marginal variance."""
+        chunks = [self._targets(rows) for rows in x.to(self.landmarks).split(FOLLOWED_CHUNK)]
+        means, axes = zip(*chunks, strict=True)
+        return torch.cat(means), torch.cat(axes)
+
+    def _targets(self, x: Inputs) -> tuple[Float[Tensor, "R o"], Float[Tensor, "R q"]]:
+        mean, variance = self.generator.moments(x)
+        covariance = self.generator.prior.kernel(x, self.landmarks) - self._half(x).T @ self.half
+        return mean, stretched(covariance @ self.projection, variance[:, 0])
+
+    def _half(self, x: Inputs) -> Tensor:
+        return self.generator.root @ self.generator.prior.kernel(self.generator.landmarks, x)
 
 
 class DistillationObjective(Objective):
