@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 from gpn.columns.column_types import CLOCK, DATE, DURATION
 from gpn.columns.encoder import TableEncoder
 from gpn.columns.number_texts import with_unit
+from gpn.tables.describe import naming_column
 from gpn.tables.model import TableModel
 
 Array = NDArray[np.float64]
@@ -95,16 +96,11 @@ def score_table(model: TableModel, name: str, table: pd.DataFrame) -> ScoredTabl
 
 def row_names(frame: pd.DataFrame, used: set[str]) -> list[str] | None:
     """The values of the first column that the model does not use and that names every row."""
-    for column in frame.columns:
-        values = frame[column]
-        if column in used or values.isna().any() or values.nunique() < len(values):
-            continue
-        if not pd.api.types.is_float_dtype(values):
-            return [
-                text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
-                for text in map(str, values)
-            ]
-    return None
+    column = naming_column(frame, used)
+    if column is None:
+        return None
+    texts = map(str, frame[column])
+    return [text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…" for text in texts]
 
 
 def ood_rows(table: ScoredTable, n: int) -> list[SelectedRow]:
