@@ -1,1 +1,1 @@
-"""The command `gpn`: its commands, the options they share, and what they print. Needs `pip install gpn[cli]`."""
+"""The command `gpn`: commands, their options, and what they print. Needs `pip install gpn[cli]`."""

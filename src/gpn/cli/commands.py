@@ -54,6 +54,7 @@ app = typer.Typer(
 
 MAX_SHOWN_COLUMNS = 7
 DRIFTED, MAX_WATCHED_ROWS = 3, 20_000  # status of gpn watch, and rows that it compares
+SAID_BY_DESCRIBE = ("target", "classes", "columns", "labeled rows", "unlabeled rows")
 MANY_FLAGGED = 3  # times as many as by design, beyond which gpn predict says where to look
 
 
@@ -484,9 +485,11 @@ def inspect(
         loaded = load_table_model(model, "cpu")
         result: dict[str, Any] = {} if as_json else describe(loaded)
         if as_json or details:
-            facts = facts_of(loaded)
+            facts = facts_of(loaded, every_check=as_json)
             checks = {name: f"{verdict}: {sentence}" for name, verdict, sentence in facts["checks"]}
-            result |= {**dict(facts["lines"]), **checks, "warnings": facts["warnings"]}
+            known = () if as_json else SAID_BY_DESCRIBE
+            lines = {name: text for name, text in facts["lines"] if name not in known}
+            result |= {**lines, **checks, "warnings": facts["warnings"]}
         if as_json:
             result["summary"] = {} if loaded.record is None else loaded.record.summary
         print_result(result, as_json=as_json)
