@@ -37,7 +37,7 @@ def test_a_closed_form_has_no_settings_of_a_network(table: pd.DataFrame) -> None
     assert {f"scale of {name}, in its standard deviations" for name in model.encoder.names} <= set(
         settings
     )
-    assert "size of bends (deviation), in units of cost" in settings
+    assert "size of what is not straight, in units of cost" in settings
     lines = dict(facts["lines"])
     noise = lines["noise of labels (standard deviation)"]
     assert noise.endswith(", in units of cost")

@@ -36,6 +36,7 @@ def facts_of(model: TableModel, *, every_check: bool = False) -> dict[str, Any]:
         "version": version("gpn"),
         "lines": list(_lines(model)),
         "settings": list(_settings(model)),
+        "closed_form": _is_closed_form(posterior),
         "diagnostics": [
             (name.replace("_", " "), as_text(value)) for name, value in diagnostics.items()
         ],
@@ -129,7 +130,7 @@ def _prior_settings(model: TableModel, config: Any) -> Iterator[tuple[str, str]]
         yield "temperature", as_text(config.temperature)
     else:
         size = math.sqrt(prior.height) * float(model.estimator.y_scale_.scale[0])
-        yield f"size of bends (deviation), in units of {model.target}", as_text(size)
+        yield f"size of what is not straight, in units of {model.target}", as_text(size)
     if len(scales) > model.encoder.width:
         role = "the prior's mean" if prior.mean_columns else "one more column"
         yield "predictions of the mean model", f"are {role}"
