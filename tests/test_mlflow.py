@@ -71,6 +71,12 @@ def test_a_caller_sets_the_level_of_intervals(name: str, tmp_path: Path) -> None
     assert pyfunc.predict(X, params={"fpr": 0.3})["is_ood"].sum() > wide["is_ood"].sum()
 
 
+def test_the_code_of_the_reference_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "reference" / "integrations.md").read_text()
+    exec(page.partition("``` { .python }\n")[2].partition("```")[0], {})
+    assert "std_total" in capsys.readouterr().out
+
+
 def test_nothing_is_pickled(tmp_path: Path) -> None:
     gpn.mlflow.save_model(fitted("regressor"), tmp_path / "saved")
     assert list((tmp_path / "saved").rglob("*.pkl")) == []
