@@ -82,16 +82,16 @@ def fit(
     sep: Sep = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
-    method: Annotated[str, typer.Option(help="see gpn methods")] = "gpn",
+    method: Annotated[str, typer.Option(help="gpn methods lists them")] = "gpn",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     seed: Seed = 0,
     keep_rows: Annotated[
         bool,
-        typer.Option("--keep-rows/--forget-rows", help="up to 2,000 labeled ones, for gpn explain"),
+        typer.Option("--keep-rows/--forget-rows", help="up to 2,000, for explain and report"),
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Learn to predict a column, and to detect rows for which it cannot be predicted."""
+    """Learn to predict a column, and to flag rows that are unlike the labeled ones."""
     with errors(as_json=as_json):
         from gpn.estimators.validation import SyntheticPoolWarning
         from gpn.tables.describe import summary_lines
@@ -170,7 +170,7 @@ def calibrate(
     table: TableFile,
     out: Annotated[Path, typer.Option(help="the calibrated model file to write")],
     target_rows: Annotated[
-        Path | None, typer.Option(help="rows like those to predict, where they differ")
+        Path | None, typer.Option(help="unlabeled rows like those to predict")
     ] = None,
 ) -> None:
     """Calibrate intervals and sets of classes by labeled rows that the fit has not seen."""
@@ -283,10 +283,10 @@ def _explained(model: "TableModel", table: "pd.DataFrame", fpr: float = 0.05) ->
 def explain(
     opened: Opened,
     table: TableFile,
-    row: Annotated[int, typer.Option(min=0, help="rows count from 0: 0 is the first")],
+    row: Annotated[int, typer.Option(min=0, help="its number; the first row is 0")],
     fpr: Fpr = 0.05,
 ) -> None:
-    """Which columns make a row unlike the labeled ones, and what near labeled rows have there."""
+    """Which columns make a row unlike the labeled ones, and what similar labeled rows have."""
     from gpn.tables.describe import naming_columns
 
     model, rows = opened.model, opened.read(table)
@@ -350,7 +350,7 @@ def suggest(
     n: Annotated[int, typer.Option("-n", min=1, help="how many rows")] = 10,
     out: Annotated[Path | None, typer.Option(help="a table of these rows to write")] = None,
 ) -> None:
-    """The rows to label next, the most useful first, with the columns that name them."""
+    """The rows to label next, the most useful first."""
     from gpn.tables.describe import naming_columns
     from gpn.tables.files import check_writable, table_writer
 
@@ -416,13 +416,13 @@ def watch(
     reference: Annotated[
         Path | None, typer.Option(help="rows to compare with, in place of those of the fit")
     ] = None,
-    level: Annotated[float, typer.Option(help="of the intervals that labels should lie in")] = 0.95,
+    level: Annotated[float, typer.Option(help="of the intervals of known labels")] = 0.95,
     fpr: Fpr = 0.05,
     false_alarms: Annotated[
         float, typer.Option(help="probability of status 3 where nothing has changed")
     ] = 0.01,
 ) -> None:
-    """Do new rows still look like those of the fit? Status 0: yes; 3: no, a drift was found.
+    """Do new rows still look like those of the fit? Exit status 0: yes; 3: no, they drifted.
 
     Known labels in the target's column are compared with their intervals; blank cells are not
     known yet.
@@ -460,7 +460,7 @@ def report(
     out: Annotated[Path, typer.Option(help="the page to write: one HTML file, no network needed")],
     pool: Annotated[Path | None, typer.Option(help="a table of unlabeled rows to include")] = None,
 ) -> None:
-    """A page about a model: calibration, OOD rows, and its functions, live."""
+    """An interactive page about a model: errors, calibration, OOD rows, and its functions."""
     with console.status("reading") as shown:
         from gpn.report import write_report
 
@@ -474,7 +474,7 @@ def report(
 @app.command(epilog="Example: gpn inspect tc.gpn --details")
 def inspect(
     model: ModelFile,
-    details: Annotated[bool, typer.Option("--details", help="what the method found out")] = False,
+    details: Annotated[bool, typer.Option("--details", help="more about the method")] = False,
     as_json: AsJson = False,
 ) -> None:
     """What a model predicts, from what, how well, and what the fit warned of."""

@@ -22,9 +22,9 @@ TableFile = Annotated[Path, typer.Argument(help="a table: .csv, .tsv, .csv.gz or
 Columns = list[str] | None
 Sep = Annotated[str | None, typer.Option(help="what separates cells, such as ';' or tab")]
 Decimal = Annotated[str | None, typer.Option(help="the decimal mark of numbers: '.' or ','")]
-Encoding = Annotated[str | None, typer.Option(help="of the file, such as latin-1")]
+Encoding = Annotated[str | None, typer.Option(help="the encoding of the file, such as latin-1")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, ...")]
-Seed = Annotated[int, typer.Option(help="of the random numbers")]
+Seed = Annotated[int, typer.Option(help="start of the random numbers")]
 Fpr = Annotated[float, typer.Option(help="share of known rows that is_ood flags by mistake")]
 AsJson = Annotated[bool, typer.Option("--json", help="print the result as JSON and nothing else")]
 
