@@ -54,6 +54,6 @@ for name, next_point in {**models, "random search": lambda x, y: sobol[len(x), N
     regret = function.optimal_value - function(x).cummax(0).values[5:]
     ax.step(range(len(regret)), regret, where="post", label=f"{name}: {regret[-1]:.2g}")
 ax.set(yscale="log", xlabel="evaluations after the first six", ylabel="regret")
-figure.legend(loc="outside lower center", ncols=3, frameon=False)
+figure.legend(loc="outside lower center", ncols=3, frameon=False, title="regret at the end")
 options.out.parent.mkdir(parents=True, exist_ok=True)
 figure.savefig(options.out, dpi=150)

@@ -46,6 +46,8 @@ def test_a_saved_model_predicts_the_same(name: str, tmp_path: Path) -> None:
     assert len(found) == 5
     if name == "regressor":
         assert found["mean"].to_numpy() == pytest.approx(model.predict(X.iloc[:5]))
+        total = model.predict_distribution(X.iloc[:5]).std()
+        assert found["std_total"].to_numpy() == pytest.approx(total)
     if name == "classifier":
         assert any(column.endswith("_up") for column in found.columns)
     if name == "table":
@@ -58,6 +60,21 @@ def test_a_logged_model_is_found_again() -> None:
         logged = gpn.mlflow.log_model(model, "yield")
     back = gpn.mlflow.load_model(logged.model_uri)
     assert back.predict(X) == pytest.approx(model.predict(X))
+
+
+@pytest.mark.parametrize("name", ["regressor", "table"])
+def test_a_caller_sets_the_level_of_intervals(name: str, tmp_path: Path) -> None:
+    gpn.mlflow.save_model(fitted(name), tmp_path / "saved", input_example=X.iloc[:2])
+    pyfunc = mlflow.pyfunc.load_model((tmp_path / "saved").as_uri())
+    wide, narrow = pyfunc.predict(X), pyfunc.predict(X, params={"level": 0.5})
+    assert (narrow["upper"] < wide["upper"]).all()
+    assert pyfunc.predict(X, params={"fpr": 0.3})["is_ood"].sum() > wide["is_ood"].sum()
+
+
+def test_the_code_of_the_reference_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "reference" / "integrations.md").read_text()
+    exec(page.partition("``` { .python }\n")[2].partition("```")[0], {})
+    assert "std_total" in capsys.readouterr().out
 
 
 def test_nothing_is_pickled(tmp_path: Path) -> None:

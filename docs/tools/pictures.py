@@ -34,7 +34,11 @@ def panels(count: int, **options: object) -> tuple[Figure, list[Axes]]:
 def landing() -> Figure:
     """Few labels in one column, their intervals, and the rows that are flagged."""
     rng = np.random.default_rng(0)
-    x = np.concatenate([rng.uniform(20, 50, 90), rng.uniform(72, 95, 70)])[:, None]
+
+    def in_steps(low: float, high: float, n: int) -> np.ndarray:
+        return low + (high - low) * (np.arange(n) + rng.uniform(size=n)) / n
+
+    x = np.concatenate([in_steps(20, 50, 90), in_steps(72, 95, 70)])[:, None]
 
     def response(at: np.ndarray) -> np.ndarray:
         return 50 + 25 * np.sin(at[:, 0] / 11) + 0.25 * at[:, 0]
@@ -46,17 +50,19 @@ def landing() -> Figure:
     low, high = model.predict_interval(grid)
     flagged = model.is_ood(grid)
     figure, (axes,) = panels(1)
-    axes.fill_between(grid[:, 0], low, high, color=BLUE, alpha=0.2, linewidth=0)
-    axes.plot(grid[:, 0], model.predict(grid), color=BLUE, linewidth=2, label="prediction, 95 %")
+    axes.plot(grid[:, 0], model.predict(grid), color=BLUE, linewidth=2, label="prediction")
+    axes.fill_between(
+        grid[:, 0], low, high, color=BLUE, alpha=0.2, linewidth=0, label="95 % interval"
+    )
     bottom = axes.get_ylim()[0]
     axes.fill_between(
         grid[:, 0], 0, 1, where=flagged, transform=axes.get_xaxis_transform(), color=ORANGE,
-        alpha=0.14, linewidth=0, label="flagged: unlike the labeled rows",
+        alpha=0.14, linewidth=0, label="flagged as unlike the labels",
     )  # fmt: skip
-    axes.plot(x[:, 0], y, "x", color=plots.INK, markersize=6, markeredgewidth=1.6, label="labels")
+    axes.plot(x[:, 0], y, "x", color=plots.INK, markersize=4, markeredgewidth=1, label="labels")
     axes.plot(pool[:, 0], np.full(len(pool), bottom), "|", color=GREY, label="pool (no labels)")
     axes.set(xlabel="temperature", ylabel="yield", xlim=(0, 120))
-    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(loc="outside lower center", ncols=5, frameon=False)
     return figure
 
 
@@ -99,10 +105,14 @@ def posterior() -> Figure:
 
 def pool() -> Figure:
     """The same labels without a pool, and with one that holds shifted rows."""
-    rng = np.random.default_rng(1)
-    x = rng.normal([0, 0], [1, 0.4], (150, 2)) @ np.array([[0.8, 0.6], [-0.6, 0.8]])
-    near = rng.normal([0, 0], [1, 0.4], (250, 2)) @ np.array([[0.8, 0.6], [-0.6, 0.8]])
-    other = rng.normal([0.9, -0.75], 0.22, (150, 2))
+    rng = np.random.default_rng(0)
+
+    def rows(n: int) -> np.ndarray:
+        first = rng.normal(size=n)
+        return np.stack([first, first + rng.normal(0, 0.5, n)], axis=1)
+
+    x, near = rows(300), rows(300)
+    other = rng.normal([0.6, -0.5], 0.2, (300, 2))
     unlabeled, y = np.concatenate([near, other]), x[:, 0] + x[:, 1] ** 2
     figure, axes = panels(2, sharey=True)
     titles = "no pool", "pool in grey"
@@ -122,9 +132,10 @@ def pool() -> Figure:
 
 def shaded(axes: Axes, model: GPNRegressor) -> None:
     """Where a model of two columns flags rows, in orange."""
-    first, second = np.meshgrid(np.linspace(-3.2, 3.2, 120), np.linspace(-2.6, 2.6, 120))
+    first, second = np.meshgrid(np.linspace(-3.4, 3.4, 120), np.linspace(-3.4, 3.4, 120))
     flags = model.is_ood(np.stack([first.ravel(), second.ravel()], axis=1)).reshape(first.shape)
     axes.contourf(first, second, flags, levels=[0.5, 1.5], colors=[ORANGE], alpha=0.25)
+    axes.set(xlim=(-3.4, 3.4), ylim=(-3.4, 3.4))
 
 
 def epistemic_aleatoric() -> Figure:
@@ -143,7 +154,7 @@ def epistemic_aleatoric() -> Figure:
                       linewidth=0, label="95 % of the function: epistemic")  # fmt: skip
     axes.plot(x[:, 0], y, ".", color=plots.INK, markersize=3, label="labels")
     axes.plot(grid[:, 0], mean, color=BLUE)
-    axes.set(xlabel="x", ylabel="y", ylim=(-3.2, 3.2))
+    axes.set(xlabel="x", ylabel="y")
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
     return figure
 

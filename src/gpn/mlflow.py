@@ -21,6 +21,7 @@ from gpn.tables.model import TableModel
 
 __all__ = ["load_model", "log_model", "save_model"]
 FILE = "model.gpn"
+PARAMS = {"level": 0.95, "fpr": 0.05}  # what a caller may set, in the signature of each model
 
 
 class PyFunc:
@@ -36,19 +37,23 @@ class PyFunc:
     def predict(self, rows: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Predictions with intervals or probabilities, `ood_score` and `is_ood` for each row.
 
-        `params` may hold `level` (of intervals) and `fpr` (of flags).
+        Of numbers `std` is the deviation of the function, `std_total` that of a new label.
+        `params` may hold `level` (of intervals) and `fpr` (of flags), as `PARAMS` has them.
         """
         options = params or {}
         if isinstance(self.model, TableModel):
             return self.model.predict(rows, **options)
         index = rows.index if isinstance(rows, pd.DataFrame) else None
-        return pd.DataFrame(_columns(self.model, self.model.predict_all(rows, **options)), index)
+        fields = self.model.predict_all(rows, **options)._asdict()
+        if not is_classifier(self.model):
+            fields["std_total"] = self.model.predict_distribution(rows).std()
+        return pd.DataFrame(_columns(self.model, fields), index)
 
 
-def _columns(model: Any, found: Any) -> dict[str, Any]:
+def _columns(model: Any, fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a prediction as columns; those of several outputs or classes are numbered."""
     columns: dict[str, Any] = {}
-    for name, values in found._asdict().items():
+    for name, values in fields.items():
         if values is None:
             continue
         array = np.asarray(values)
@@ -63,13 +68,15 @@ def _columns(model: Any, found: Any) -> dict[str, Any]:
 def save_model(model: Any, path: str | os.PathLike[str], **options: Any) -> None:
     """Write a fitted estimator or table model as an MLflow model; options go to MLflow."""
     with tempfile.TemporaryDirectory() as folder:
-        _pyfunc().save_model(path=os.fspath(path), **_arguments(model, folder, options))
+        pyfunc = _pyfunc()
+        pyfunc.save_model(path=os.fspath(path), **_arguments(model, folder, options))
 
 
 def log_model(model: Any, name: str = "model", **options: Any) -> Any:
     """Log a fitted estimator or table model to the active run; options go to MLflow."""
     with tempfile.TemporaryDirectory() as folder:
-        return _pyfunc().log_model(name=name, **_arguments(model, folder, options))
+        pyfunc = _pyfunc()
+        return pyfunc.log_model(name=name, **_arguments(model, folder, options))
 
 
 def load_model(model_uri: str) -> Any:
@@ -92,7 +99,15 @@ def _arguments(model: Any, folder: str, options: dict[str, Any]) -> dict[str, An
     path = Path(folder) / FILE
     model.save(path)
     requirements = {"pip_requirements": [f"gpn[mlflow]=={version('gpn')}"]}
-    return {**requirements, **options, "loader_module": __name__, "data_path": str(path)}
+    usual = {**requirements, "signature": _signature()}
+    return {**usual, **options, "loader_module": __name__, "data_path": str(path)}
+
+
+def _signature() -> Any:
+    """One that declares `PARAMS`, without which MLflow would ignore them; rows may be any frame."""
+    models, schema = map(importlib.import_module, ("mlflow.models", "mlflow.types.schema"))
+    specs = [schema.ParamSpec(name, "double", value) for name, value in PARAMS.items()]
+    return models.ModelSignature(params=schema.ParamSchema(specs))
 
 
 def _pyfunc() -> Any:

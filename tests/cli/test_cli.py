@@ -30,7 +30,7 @@ def test_from_a_table_to_flagged_rows(run: Command, tables: Path) -> None:
     assert "'colour' is a category of 3 values" in fitted.stderr
     assert done(run("predict", "m.gpn", "test.csv", "--out", "scored.csv", "--json"))["rows"] == 100
     scored = pd.read_csv("scored.csv")
-    wanted = ["mean", "std", "lower", "upper", "ood_score", "is_ood"]
+    wanted = ["mean", "std", "lower", "upper", "ood_score", "is_ood", "std_total"]
     assert scored.columns.tolist() == ["size", "heat", "colour", "yield", *wanted]
     assert (scored["lower"] < scored["mean"]).all()
     assert np.corrcoef(scored["mean"], scored["yield"])[0, 1] > 0.9
@@ -155,7 +155,7 @@ def test_gpn_load_gives_the_model_of_a_table(run: Command, tables: Path) -> None
     model = gpn.load("m.gpn")
     assert isinstance(model, TableModel)
     assert model.target == "yield"
-    assert model.predict(pd.read_csv("test.csv")).shape == (100, 6)
+    assert model.predict(pd.read_csv("test.csv")).shape == (100, 7)
     gpn.save(model.estimator.posterior_, "p.gpn")
     refused = run("predict", "p.gpn", "test.csv", "--out", "o.csv")
     assert "without columns; use gpn.load" in refused.stderr

@@ -36,7 +36,7 @@ BAD_FITS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
     (spoil("pool.csv", lambda t: t.head(0)), FIT, "at least one row, pool.csv has none"),
     (spoil("pool.csv", lambda t: t.drop(columns="heat")), FIT, "'heat' is missing"),
     (empty("labeled.csv"), FIT, "at least one row, labeled.csv has none"),
-    (lambda: None, ("fit", "none.csv", *FIT[2:]), "a file that exists, got none.csv"),
+    (lambda: None, ("fit", "none.csv", *FIT[2:]), "there is no table none.csv"),
     (lambda: None, ("fit", "labeled.txt", *FIT[2:]), "must end in .csv"),
     (
         lambda: None,
@@ -60,7 +60,7 @@ BAD_QUESTIONS: list[tuple[Callable[[], Any], tuple[str, ...], str]] = [
     (empty("test.csv"), PREDICT, "at least one row"),
     (cut("m.gpn"), PREDICT, "truncated or of another kind"),
     (lambda: Path("m.gpn").write_bytes(b"PK"), PREDICT, "truncated or of another kind"),
-    (lambda: Path("m.gpn").unlink(), PREDICT, "m.gpn does not exist"),
+    (lambda: Path("m.gpn").unlink(), PREDICT, "there is no model file m.gpn"),
     (lambda: None, (*PREDICT[:-1], "no/o.csv"), "must exist and be writable"),
     (lambda: None, (*PREDICT[:-1], "o.xlsx"), "must end in .csv"),
     (lambda: None, (*PREDICT, "--level", "2"), "level must lie strictly between"),

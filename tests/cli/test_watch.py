@@ -74,7 +74,7 @@ def test_reference_rows_are_what_is_compared_with(run: Command, model: Path) -> 
 def test_what_cannot_be_used_has_its_usual_status(run: Command, model: Path) -> None:
     rows(20, 1).drop(columns="heat").to_csv("new.csv", index=False)
     check_refusal(run, ("watch", str(model), "new.csv"), "'heat' is missing")
-    check_refusal(run, ("watch", str(model), "no.csv"), "must be a file that exists")
+    check_refusal(run, ("watch", str(model), "no.csv"), "there is no table no.csv")
     rows(20, 1).to_csv("new.csv", index=False)
     share = "false_alarms must lie strictly between 0 and 1"
     check_refusal(run, ("watch", str(model), "new.csv", "--false-alarms", "2"), share)

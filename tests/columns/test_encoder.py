@@ -120,7 +120,7 @@ def test_times_and_numbers_are_not_confused() -> None:
         columns(day=DAYS).transform(table(day="soon"))
     mixed = pd.Series(list(DAYS), dtype=object)
     mixed[7] = 5
-    with pytest.raises(TableError, match=r"'day' must hold dates.*got 5 in row 7 \(1 such"):
+    with pytest.raises(TableError, match=r"'day' must hold dates.*got 5 in row 7 \(rows"):
         columns(day=DAYS).transform(table(day=mixed))
     with pytest.raises(TableError, match="'b' must hold real numbers, got datetime64"):
         columns(b=np.arange(N) % 7.0).transform(table(b=DAYS))

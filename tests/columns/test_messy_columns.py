@@ -94,7 +94,9 @@ def test_a_gap_among_numbers_is_a_missing_number(gap: str) -> None:
     encoder = learnt(b=cells)
     found = second(encoder, b=cells)
     median = np.median([i + 0.25 for i in range(N) if i not in (3, 5)])
-    assert encoder.notes == [f"2 missing values of 'b' are taken as its median, {median:.4g}"]
+    said = f" ({gap!r})" if gap.strip() else ""
+    note = f"2 missing values of 'b'{said} are taken as its median, {median:.4g}"
+    assert encoder.notes == [note]
     assert found[3] == found[5] == median
     assert found[4] == 4.25
 

@@ -225,6 +225,31 @@ def test_nothing_is_wider_than_the_screen(browser: Any, pages: Path, page: str, 
     assert browser.execute_script(OVERFLOW) == []
 
 
+HEIGHTS = """const height = element => element.getBoundingClientRect().height;
+return [...document.querySelectorAll('.plot')]
+  .filter(plot => height(plot) + 1 < height(plot.querySelector('svg'))).map(plot => plot.id)"""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_plot_lies_over_the_text_below_it_once_the_width_has_changed(
+    browser: Any, pages: Path, page: str
+) -> None:
+    emulate(browser, 1000)
+    open_page(browser, pages / f"{page}.html")
+    for width in (760, 400):
+        emulate(browser, width)
+        browser.execute_async_script("setTimeout(arguments[0], 400)")
+        assert browser.execute_script(HEIGHTS) == []
+
+
+def test_small_scores_have_powers_of_ten(browser: Any, pages: Path) -> None:
+    emulate(browser)
+    open_page(browser, pages / "regression.html")
+    for plot in ("plot-ood", "plot-score-importance"):
+        form = browser.execute_script(f"return document.getElementById('{plot}').layout.xaxis")
+        assert form["exponentformat"] == "power"
+
+
 INK = """const of = name => getComputedStyle(document.querySelector(name));
 return [of('html').backgroundColor, of('body').color, of('.text').color, of('#ood').backgroundColor,
   document.querySelector('#plot-ood .xtick text').style.fill]"""

@@ -110,6 +110,8 @@ def test_a_column_that_names_rows_is_shown(
     row = numbers["ood_rows"][0]
     assert row["name"] == f"B{row['number']}"
     assert row["name"] in row["label"]
+    some = report_data(regression_model, named[named.index % 2 == 1], None, quiet)["ood_rows"]
+    assert all(row["name"] == f"B{row['number']}" for row in some), "as numbered in the file"
     frame = pd.DataFrame({"a": [1, 1], "b": [0.1, 0.2], "c": ["x", None], "d": [7, 8]})
     assert row_names(frame, set()) == ["7", "8"], "unique, complete, and no measurement"
     assert row_names(frame, {"d"}) is None

@@ -190,7 +190,7 @@ TABLES: dict[str, tuple[Callable[[TableModel], Any], str]] = {
         "'size' is missing",
     ),
     "no model": (lambda m: write_report(m.estimator, table()), "must be a TableModel, got GPNReg"),
-    "read": (lambda m: files.read_table(Path("none.csv")), "a file that exists, got none.csv"),
+    "read": (lambda m: files.read_table(Path("none.csv")), "there is no table none.csv"),
 }
 
 

@@ -187,7 +187,7 @@ def test_nothing_is_fetched(tmp_path: Path) -> None:
         [sys.executable, "-c", OFFLINE], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.strip() == "(24, 6)"
+    assert done.stdout.strip() == "(24, 7)"
 
 
 def test_a_file_that_is_not_the_official_one_is_refused(tmp_path: Path) -> None:

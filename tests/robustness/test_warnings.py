@@ -205,8 +205,10 @@ def test_other_methods_have_no_diagnostics(line: gpn.Task) -> None:
 
 def test_the_command_line_and_the_report_show_diagnostics(tmp_path: Path) -> None:
     model = models.model("yield")
-    names = [name for name, _, _ in facts_of(model)["checks"]]
+    names = [name for name, _, _ in facts_of(model, every_check=True)["checks"]]
     assert names == ["pool", "prior axes", "posterior axes", "codes", "beta"]
+    shown_names = [name for name, _, _ in facts_of(model)["checks"]]
+    assert shown_names == ["pool", "prior axes", "codes"], "those that apply to the fit"
     model.save(tmp_path / "m.gpn")
     result = CliRunner().invoke(app, ["inspect", str(tmp_path / "m.gpn"), "--json"])
     shown = json.loads(result.stdout)

@@ -1,1 +1,1 @@
-"""The command `gpn`: its commands, and what they print. Needs `pip install gpn[cli]`."""
+"""The command `gpn`: commands, their options, and what they print. Needs `pip install gpn[cli]`."""

@@ -12,11 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpn.cli.options import (
+    AsJson,
+    Columns,
+    Decimal,
+    Encoding,
+    Fpr,
+    ModelFile,
+    Opened,
+    Seed,
+    Sep,
+    TableFile,
+    about_model,
+    load_table_model,
+)
 from gpn.cli.output import (
     console,
     counted,
     errors,
     heartbeat,
+    percent,
     print_note,
     print_result,
     print_rows,
@@ -37,17 +52,10 @@ app = typer.Typer(
     help="Models that know what they do not know, from few labels and much unlabeled data.",
 )
 
-ModelFile = Annotated[Path, typer.Argument(help="a model that gpn fit wrote")]
-TableFile = Annotated[Path, typer.Argument(help="a table: .csv, .tsv, .csv.gz or .parquet")]
-Sep = Annotated[str | None, typer.Option(help="what separates cells: ';', tab; else found")]
-Decimal = Annotated[str | None, typer.Option(help="the decimal mark of numbers: '.' or ','")]
-Encoding = Annotated[str | None, typer.Option(help="of the file: utf-8, latin-1; else found")]
-Columns = list[str] | None
-Device = Annotated[str, typer.Option(help="cpu, cuda, ...")]
-Seed = Annotated[int, typer.Option(help="of the random numbers")]
 MAX_SHOWN_COLUMNS = 7
 DRIFTED, MAX_WATCHED_ROWS = 3, 20_000  # status of gpn watch, and rows that it compares
-AsJson = Annotated[bool, typer.Option("--json", help="print the result as JSON and nothing else")]
+SAID_BY_DESCRIBE = ("target", "classes", "columns", "labeled rows", "unlabeled rows")
+MANY_FLAGGED = 3  # times as many as by design, beyond which gpn predict says where to look
 
 
 @app.command(epilog="Example: gpn demo --folder pictures")
@@ -63,7 +71,7 @@ def demo(
 @app.command(epilog="Example: gpn fit labeled.csv --target Tc --unlabeled pool.csv --out tc.gpn")
 def fit(
     labeled: TableFile,
-    target: Annotated[str, typer.Option(help="the column to predict; blank: not labeled")],
+    target: Annotated[str, typer.Option(help="the column to predict; blank: unlabeled")],
     out: Annotated[Path, typer.Option(help="the model file to write")],
     unlabeled: Annotated[Path | None, typer.Option(help="a table of rows without labels")] = None,
     kind: Annotated[str, typer.Option(help="auto, regression or classification")] = "auto",
@@ -74,43 +82,36 @@ def fit(
     sep: Sep = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
-    method: Annotated[str, typer.Option(help="see gpn methods")] = "gpn",
+    method: Annotated[str, typer.Option(help="gpn methods lists them")] = "gpn",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     seed: Seed = 0,
     keep_rows: Annotated[
         bool,
-        typer.Option("--keep-rows/--forget-rows", help="up to 2,000 labeled rows in the file"),
+        typer.Option("--keep-rows/--forget-rows", help="up to 2,000, for explain and report"),
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Learn to predict a column, and to detect rows for which it cannot be predicted."""
+    """Learn to predict a column, and to flag rows that are unlike the labeled ones."""
     with errors(as_json=as_json):
         from gpn.estimators.validation import SyntheticPoolWarning
         from gpn.tables.describe import summary_lines
         from gpn.tables.files import check_writable, read_table, text_columns
         from gpn.tables.model import fit_table
         from gpn.tables.reading import Reading
-        from gpn.tables.target import is_class, split_unlabeled, target_column
 
         check_writable(out)
+        note = partial(print_note, as_json=as_json)
         reading = Reading(sep or "", decimal or ".", encoding or "")
         table = read_table(labeled, reading=reading)
-        classes = _is_classification(kind)
-        known, blank = split_unlabeled(table, target)
-        if classes is None:
-            classes = is_class(target_column(known, target), reading.decimal)
-        content = "classes" if classes else "numbers"
-        labels = f"{counted(len(known), 'labeled row')}; {target!r} holds {content}"
-        print_note(labels, as_json=as_json)
-        if len(blank):
-            note = f"{counted(len(blank), 'row')} without {target!r}: taken as unlabeled"
-            print_note(note, as_json=as_json)
+        classes, sentences = _labels(table, target, reading, classes=_is_classification(kind))
+        for sentence in sentences:
+            note(sentence)
         pool = None
         if unlabeled is not None:
             texts = text_columns(table)
             pool = _sampled_rows(unlabeled, texts, reading, as_json=as_json, kind="unlabeled ")
-        elif not len(blank):
-            print_note("no --unlabeled rows: synthetic ones take their place", as_json=as_json)
+        elif len(sentences) == 1:
+            note("no --unlabeled rows: synthetic ones take their place")
         with warnings.catch_warnings(), heartbeat("fitting", as_json=as_json):
             warnings.simplefilter("ignore", SyntheticPoolWarning)
             model = fit_table(
@@ -130,95 +131,120 @@ def fit(
                 verbose=sys.stderr.isatty(),
             )
         notes = model.encoder.notes
-        for note in notes:
-            print_note(note, as_json=as_json)
-        if any(note.endswith("left out") for note in notes):
-            print_note("--keep NAME reads a column that is left out", as_json=as_json)
+        for each in notes:
+            note(each)
+        if any(each.endswith("left out") for each in notes):
+            note("--keep NAME reads a column that is left out")
         model.save(out)
         assert model.record is not None
         summary = model.record.summary
         if as_json:
+            content = "classes" if classes else "numbers"
             result = {"model": str(out), "kind": content, "columns": notes, "summary": summary}
         else:
             result = {"model": str(out), **dict(summary_lines(summary))}
         print_result(result, as_json=as_json)
 
 
-@app.command(epilog="Example: gpn calibrate tc.gpn held_out.csv --out tc.gpn")
+def _labels(
+    table: "pd.DataFrame", target: str, reading: "Reading", *, classes: bool | None
+) -> tuple[bool, list[str]]:
+    """Whether the target holds classes, and sentences about the rows with a label and without."""
+    from gpn.columns.encoder import missing_texts
+    from gpn.tables.target import is_class, split_unlabeled, target_column
+
+    known, blank = split_unlabeled(table, target)
+    if classes is None:
+        classes = is_class(target_column(known, target), reading.decimal)
+    content = "classes" if classes else "numbers"
+    sentences = [f"{counted(len(known), 'labeled row')}; {target!r} holds {content}"]
+    if len(blank):
+        without = f"{counted(len(blank), 'row')} without {target!r}{missing_texts(blank[target])}"
+        sentences.append(f"{without}: taken as unlabeled")
+    return classes, sentences
+
+
+@about_model(app, "gpn calibrate tc.gpn held_out.csv --out tc.gpn")
 def calibrate(
-    model: ModelFile,
+    opened: Opened,
     table: TableFile,
     out: Annotated[Path, typer.Option(help="the calibrated model file to write")],
     target_rows: Annotated[
-        Path | None, typer.Option(help="rows like those to predict, where they differ")
+        Path | None, typer.Option(help="unlabeled rows like those to predict")
     ] = None,
-    sep: Sep = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    device: Device = "cpu",
-    as_json: AsJson = False,
 ) -> None:
     """Calibrate intervals and sets of classes by labeled rows that the fit has not seen."""
-    with errors(as_json=as_json):
-        from gpn.tables.files import check_writable, read_table
+    from gpn.tables.describe import calibration_lines
+    from gpn.tables.files import check_writable
 
-        check_writable(out)
-        loaded = _load(model, device)
-        reading = _reading(loaded, sep, decimal, encoding)
-        rows = _labeled_rows(loaded, read_table(table, loaded.texts, reading), as_json=as_json)
-        target = None
-        if target_rows is not None:
-            target = read_table(target_rows, loaded.encoder.texts, reading)
-        with heartbeat("calibrating", as_json=as_json):
-            loaded.calibrate(rows, target)
-        loaded.save(out)
-        result: dict[str, Any] = {"rows": len(rows), "out": str(out)}
-        if target is not None:
-            result["effective_rows"] = round(loaded.estimator.calibration_.effective_rows, 1)
-        print_result(result, as_json=as_json)
+    check_writable(out)
+    model = opened.model
+    rows = opened.labeled_rows(table)
+    target = None if target_rows is None else opened.read(target_rows)
+    with opened.busy("calibrating"), warnings.catch_warnings():
+        before = model.evaluate(rows)
+        _ignore_unseen_values()  # said once is enough
+        model.calibrate(rows, target)
+        after = model.evaluate(rows)
+    model.save(out)
+    result: dict[str, Any] = {"rows": len(rows), "out": str(out)}
+    if target is not None:
+        result["effective_rows"] = round(model.estimator.calibration_.effective_rows, 1)
+    if opened.as_json:
+        result |= {"before": _of_intervals(before), "after": _of_intervals(after)}
+    else:
+        result |= dict(calibration_lines(before, after, is_target=target is not None))
+    opened.print(result)
 
 
-@app.command(epilog="Example: gpn predict tc.gpn new.csv --out scored.csv")
+def _of_intervals(found: dict[str, Any]) -> dict[str, Any]:
+    """The coverage and the size of intervals, or of sets of classes, among metrics."""
+    return {name: value for name, value in found.items() if name.endswith("_95")}
+
+
+@about_model(app, "gpn predict tc.gpn new.csv --out scored.csv")
 def predict(
-    model: ModelFile,
+    opened: Opened,
     table: TableFile,
     out: Annotated[Path, typer.Option(help="the table to write, with predictions appended")],
     level: Annotated[float, typer.Option(help="probability that an interval covers")] = 0.95,
-    fpr: Annotated[
-        float, typer.Option(help="share of in-distribution rows that is_ood may flag")
-    ] = 0.05,
+    fpr: Fpr = 0.05,
     explain: Annotated[
         bool, typer.Option("--explain", help="add a column that says why a row is flagged")
     ] = False,
-    sep: Sep = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    device: Device = "cpu",
-    as_json: AsJson = False,
 ) -> None:
-    """Predictions, intervals and OOD flags, in chunks: the table may be of any length."""
-    with errors(as_json=as_json):
-        from gpn.tables.files import map_table
+    """Predictions, intervals and OOD flags, in chunks: the table may be of any length.
 
-        loaded = _load(model, device)
-        counts = {"flagged": 0, "unseen": 0}
-        scored = partial(_scored, loaded, counts, level=level, fpr=fpr, explain=explain)
-        with row_counter(as_json=as_json) as on_rows, heartbeat("predicting", as_json=as_json):
-            n_rows = map_table(
-                table,
-                out,
-                scored,
-                loaded.encoder,
-                append=True,
-                on_rows=on_rows,
-                reading=_reading(loaded, sep, decimal, encoding),
-            )
-        result: dict[str, Any] = {"rows": n_rows, **counts, "out": str(out)}
-        if not as_json:
-            flagged, unseen = counts["flagged"], counts["unseen"]
-            result |= {"flagged": f"{flagged:,} ({flagged / n_rows:.1%}), see is_ood"}
-            result |= {"unseen": f"{counted(unseen, 'row')} with a value that the fit has not seen"}
-        print_result(result, as_json=as_json)
+    Numbers get mean, std (of the function alone), lower and upper (of a new label), ood_score,
+    is_ood and std_total (of a new label); classes a probability each, and their entropy.
+    """
+    from gpn.tables.files import map_table
+
+    model, as_json = opened.model, opened.as_json
+    counts = {"flagged": 0, "unseen": 0}
+    scored = partial(_scored, model, counts, level=level, fpr=fpr, explain=explain)
+    with row_counter(as_json=as_json) as on_rows, opened.busy("predicting"):
+        n_rows = map_table(
+            table,
+            out,
+            scored,
+            model.encoder,
+            append=True,
+            on_rows=on_rows,
+            reading=opened.reading,
+        )
+    result: dict[str, Any] = {"rows": n_rows, **counts, "out": str(out)}
+    if not as_json:
+        flagged, unseen = counts["flagged"], counts["unseen"]
+        by_design = f"by design about {100 * fpr:g} % of known rows are"
+        result["flagged"] = f"{flagged:,} ({percent(flagged / n_rows)}), see is_ood; {by_design}"
+        result["unseen"] = f"{counted(unseen, 'row')} with a value that the fit has not seen"
+    opened.print(result)
+    if counts["flagged"] > max(10, MANY_FLAGGED * fpr * n_rows):
+        opened.note(
+            f"many are flagged: gpn watch {opened.path} {table} says which columns have changed"
+            + ("" if explain else ", --explain why each row is flagged")
+        )
 
 
 def _scored(
@@ -245,125 +271,117 @@ def _scored(
 
 
 def _explained(model: "TableModel", table: "pd.DataFrame", fpr: float = 0.05) -> Any:
-    from gpn.columns.encoder import UnseenWarning
     from gpn.tables.explain import explain_rows
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnseenWarning)  # predict has said it
+        _ignore_unseen_values()  # predict has said it
         x = model.encoder.transform(table)
     return explain_rows(model, table, x, fpr)
 
 
-@app.command(epilog="Example: gpn explain tc.gpn new.csv --row 17")
+@about_model(app, "gpn explain tc.gpn new.csv --row 17")
 def explain(
-    model: ModelFile,
+    opened: Opened,
     table: TableFile,
-    row: Annotated[int, typer.Option(min=0, help="the number of the row, from 0")],
-    fpr: Annotated[float, typer.Option(help="as for gpn predict")] = 0.05,
-    sep: Sep = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    device: Device = "cpu",
-    as_json: AsJson = False,
+    row: Annotated[int, typer.Option(min=0, help="its number; the first row is 0")],
+    fpr: Fpr = 0.05,
 ) -> None:
-    """Which columns make a row unlike the labeled ones, and what near labeled rows have there."""
-    with errors(as_json=as_json):
-        from gpn.tables.files import read_table
+    """Which columns make a row unlike the labeled ones, and what similar labeled rows have."""
+    from gpn.tables.describe import naming_columns
 
-        loaded = _load(model, device)
-        reading = _reading(loaded, sep, decimal, encoding)
-        rows = read_table(table, loaded.encoder.texts, reading)
-        if row >= len(rows):
-            raise ValueError(f"--row must be below {len(rows)}, the rows of {table}, got {row}.")
-        one = rows.iloc[[row]]
-        score = loaded.predict(one, fpr=fpr).iloc[0]
-        (shifts,) = _explained(loaded, one, fpr)
-        limit = loaded.estimator.threshold(fpr)
-        if as_json:
-            result = {"row": row, "is_ood": bool(score["is_ood"]), "score": score["ood_score"]}
-            print_result(
-                {**result, "threshold": limit, "columns": [vars(s) for s in shifts]}, as_json=True
-            )
-            return
-        flag = "is flagged" if score["is_ood"] else "is not flagged"
-        print(f"row {row} {flag}: its score is {score['ood_score']:.3f}, the limit {limit:.3f}")
-        if shifts:
-            heads = ["column", "value", "near labeled rows", "score with that"]
-            lines = [[s.column, s.value, s.usual or "never seen", f"{s.score:.3f}"] for s in shifts]
-            print_rows(heads, lines)
-        elif score["is_ood"]:
-            print("no single column explains it: its values are unusual together")
+    model, rows = opened.model, opened.read(table)
+    if row >= len(rows):
+        raise ValueError(f"--row must be below {len(rows)}, the rows of {table}, got {row}.")
+    one = rows.iloc[[row]]
+    score = model.predict(one, fpr=fpr).iloc[0]
+    (shifts,) = _explained(model, one, fpr)
+    limit = model.estimator.threshold(fpr)
+    if opened.as_json:
+        result = {"row": row, "is_ood": bool(score["is_ood"]), "score": score["ood_score"]}
+        opened.print({**result, "threshold": limit, "columns": [vars(s) for s in shifts]})
+        return
+    names = [str(one[name].iloc[0]) for name in naming_columns(model, rows)]
+    which = f"row {row} ({', '.join(names)})" if names else f"row {row}"
+    flag = "is flagged" if score["is_ood"] else "is not flagged"
+    print(f"{which} {flag}: its score is {score['ood_score']:.3g}, the limit {limit:.3g}")
+    if shifts:
+        heads = ["column", "value", "near labeled rows", "score with that"]
+        lines = [
+            [s.column, s.value, s.usual, f"{s.score:.3g}"]
+            if s.usual is not None
+            else [s.column, s.value, "never seen", ""]
+            for s in shifts
+        ]
+        print_rows(heads, lines)
+    elif score["is_ood"]:
+        print("no single column explains it: its values are unusual together")
 
 
-@app.command(epilog="Example: gpn sample tc.gpn new.csv -n 20 --out draws.parquet")
+@about_model(app, "gpn sample tc.gpn new.csv -n 20 --out draws.parquet")
 def sample(
-    model: ModelFile,
+    opened: Opened,
     table: TableFile,
     out: Annotated[Path, typer.Option(help="the table to write, one column per function")],
     n: Annotated[int, typer.Option("-n", min=1, help="how many functions")] = 10,
-    sep: Sep = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
     seed: Seed = 0,
-    device: Device = "cpu",
-    as_json: AsJson = False,
 ) -> None:
     """Draw functions of the posterior, and evaluate them at every row."""
-    with errors(as_json=as_json):
-        from gpn.tables.files import map_table
+    from gpn.tables.files import map_table
 
-        loaded = _load(model, device)
-        drawn = loaded.functions(n, seed)
-        with row_counter(as_json=as_json) as on_rows, heartbeat("sampling", as_json=as_json):
-            n_rows = map_table(
-                table,
-                out,
-                drawn,
-                loaded.encoder,
-                append=False,
-                on_rows=on_rows,
-                reading=_reading(loaded, sep, decimal, encoding),
-            )
-        print_result({"rows": n_rows, "functions": n, "out": str(out)}, as_json=as_json)
+    model = opened.model
+    drawn = model.functions(n, seed)
+    with row_counter(as_json=opened.as_json) as on_rows, opened.busy("sampling"):
+        n_rows = map_table(
+            table,
+            out,
+            drawn,
+            model.encoder,
+            append=False,
+            on_rows=on_rows,
+            reading=opened.reading,
+        )
+    opened.print({"rows": n_rows, "functions": n, "out": str(out)})
 
 
-@app.command(epilog="Example: gpn suggest tc.gpn pool.csv -n 20 --out to_label.csv")
+@about_model(app, "gpn suggest tc.gpn pool.csv -n 20 --out to_label.csv")
 def suggest(
-    model: ModelFile,
+    opened: Opened,
     table: TableFile,
     n: Annotated[int, typer.Option("-n", min=1, help="how many rows")] = 10,
     out: Annotated[Path | None, typer.Option(help="a table of these rows to write")] = None,
-    sep: Sep = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    device: Device = "cpu",
-    as_json: AsJson = False,
 ) -> None:
-    """The rows to label next, numbered from 0, the most useful first."""
-    with errors(as_json=as_json):
-        from gpn.tables.files import check_writable, read_table, table_writer
+    """The rows to label next, the most useful first."""
+    from gpn.tables.describe import naming_columns
+    from gpn.tables.files import check_writable, table_writer
 
-        if out is not None:
-            check_writable(out)
-        loaded = _load(model, device)
-        reading = _reading(loaded, sep, decimal, encoding)
-        rows = read_table(table, loaded.encoder.texts, reading)
-        with heartbeat("choosing", as_json=as_json):
-            picked = loaded.suggest(rows, n).tolist()
-        chosen = rows.iloc[picked]
-        if out is not None:
-            with table_writer(out) as write:
-                write(chosen)
-        shown = chosen[[n for n in (*loaded.ids, *loaded.encoder.names) if n in chosen]]
-        if as_json:
-            values = shown.astype(object).where(shown.notna(), None).map(_plain).to_dict("records")
-            print_result({"rows": picked, "values": values}, as_json=True)
-            return
-        shown = shown.iloc[:, :MAX_SHOWN_COLUMNS]
-        cells = [[str(i), *map(str, row)] for i, row in zip(picked, shown.to_numpy(), strict=True)]
-        print_rows(["row", *map(str, shown.columns)], cells)
-        if out is not None:
-            print_note(f"{counted(len(picked), 'row')} in {out}", as_json=as_json)
+    if out is not None:
+        check_writable(out)
+    model, rows = opened.model, opened.read(table)
+    with opened.busy("choosing"):
+        picked = model.suggest(rows, n).tolist()
+    chosen = rows.iloc[picked]
+    if out is not None:
+        with table_writer(out) as write:
+            write(chosen)
+    names = naming_columns(model, rows)
+    shown = chosen[[*names, *(name for name in model.encoder.names if name not in names)]]
+    if opened.as_json:
+        values = shown.astype(object).where(shown.notna(), None).map(_plain).to_dict("records")
+        opened.print({"rows": picked, "values": values})
+        return
+    texts = shown.iloc[:, :MAX_SHOWN_COLUMNS].astype(object).fillna("").astype(str)
+    cells = [[str(i), *row] for i, row in zip(picked, texts.to_numpy(), strict=True)]
+    print_rows(["row", *map(str, texts.columns)], cells)
+    opened.note(_row_numbers(table, picked[0]))
+    if out is not None:
+        opened.note(f"{counted(len(picked), 'row')} in {out}")
+
+
+def _row_numbers(path: Path, example: int) -> str:
+    """What a number of a row means in a file."""
+    if path.suffix in (".parquet", ".pq"):
+        return "rows count from 0"
+    return f"rows count from 0, below the line of names: row {example} is line {example + 2}"
 
 
 def _plain(value: Any) -> Any:
@@ -371,70 +389,60 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value if value is None else str(value)
 
 
-@app.command(epilog="Example: gpn evaluate tc.gpn test.csv --ood other.csv")
+@about_model(app, "gpn evaluate tc.gpn test.csv --ood other.csv")
 def evaluate(
-    model: ModelFile,
+    opened: Opened,
     table: TableFile,
     ood: Annotated[Path | None, typer.Option(help="a table of rows that should be flagged")] = None,
     strangers: Annotated[Path | None, typer.Option(hidden=True)] = None,
-    sep: Sep = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    device: Device = "cpu",
-    as_json: AsJson = False,
 ) -> None:
     """Errors and coverage on labeled rows, and how well OOD rows are detected."""
-    with errors(as_json=as_json):
-        from gpn.tables.files import read_table
+    from gpn.tables.describe import metric_lines
 
-        if strangers is not None:
-            warnings.warn("--strangers is now called --ood.", FutureWarning, stacklevel=2)
-        loaded, path = _load(model, device), ood or strangers
-        reading = _reading(loaded, sep, decimal, encoding)
-        ood_rows = None if path is None else read_table(path, loaded.texts, reading)
-        rows = read_table(table, loaded.texts, reading)
-        with heartbeat("evaluating", as_json=as_json):
-            found = loaded.evaluate(rows, ood_rows)
-        print_result(found, as_json=as_json)
+    if strangers is not None:
+        warnings.warn("--strangers is now called --ood.", FutureWarning, stacklevel=2)
+    path = ood or strangers
+    ood_rows = None if path is None else opened.read_labeled(path)
+    rows = opened.read_labeled(table)
+    with opened.busy("evaluating"):
+        found = opened.model.evaluate(rows, ood_rows)
+    opened.print(found if opened.as_json else dict(metric_lines(found)))
 
 
-@app.command(epilog="Example: gpn watch tc.gpn tonight.csv || mail -s drift me@example.org")
+@about_model(app, "gpn watch tc.gpn tonight.csv || mail -s drift me@example.org")
 def watch(
-    model: ModelFile,
+    opened: Opened,
     table: TableFile,
     reference: Annotated[
         Path | None, typer.Option(help="rows to compare with, in place of those of the fit")
     ] = None,
-    level: Annotated[float, typer.Option(help="of the intervals that labels should lie in")] = 0.95,
-    fpr: Annotated[float, typer.Option(help="as for gpn predict")] = 0.05,
+    level: Annotated[float, typer.Option(help="of the intervals of known labels")] = 0.95,
+    fpr: Fpr = 0.05,
     false_alarms: Annotated[
         float, typer.Option(help="probability of status 3 where nothing has changed")
     ] = 0.01,
-    sep: Sep = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    device: Device = "cpu",
-    as_json: AsJson = False,
 ) -> None:
-    """Do new rows still look like those of the fit? Status 0: yes; 3: no, a drift was found.
+    """Do new rows still look like those of the fit? Exit status 0: yes; 3: no, they drifted.
 
     Known labels in the target's column are compared with their intervals; blank cells are not
     known yet.
     """
-    with errors(as_json=as_json):
-        loaded = _load(model, device)
-        reading = _reading(loaded, sep, decimal, encoding)
-        texts = loaded.texts
-        sample = partial(_sampled_rows, texts=texts, reading=reading, most=MAX_WATCHED_ROWS)
-        rows = sample(table, as_json=as_json)
-        known = None if reference is None else sample(reference, as_json=as_json)
-        with heartbeat("comparing", as_json=as_json), warnings.catch_warnings():
-            _ignore_unseen_values()
-            found = loaded.drift(rows, known, fpr=fpr, level=level, false_alarms=false_alarms)
-        if as_json:
-            print_result(found.to_dict(), as_json=True)
-        else:
-            print("\n".join(found.sentences()))
+    sampled = partial(
+        _sampled_rows,
+        texts=opened.model.texts,
+        reading=opened.reading,
+        most=MAX_WATCHED_ROWS,
+        as_json=opened.as_json,
+    )
+    rows = sampled(table)
+    known = None if reference is None else sampled(reference)
+    with opened.busy("comparing"), warnings.catch_warnings():
+        _ignore_unseen_values()  # they are a check of their own
+        found = opened.model.drift(rows, known, fpr=fpr, level=level, false_alarms=false_alarms)
+    if opened.as_json:
+        opened.print(found.to_dict())
+    else:
+        print("\n".join(found.sentences()))
     if found.has_drifted:
         raise typer.Exit(DRIFTED)
 
@@ -442,40 +450,31 @@ def watch(
 def _ignore_unseen_values() -> None:
     from gpn.columns.encoder import UnseenWarning
 
-    warnings.simplefilter("ignore", UnseenWarning)  # they are a check of their own
+    warnings.simplefilter("ignore", UnseenWarning)
 
 
-@app.command(epilog="Example: gpn report tc.gpn test.csv --pool pool.csv --out report.html")
+@about_model(app, "gpn report tc.gpn test.csv --pool pool.csv --out report.html")
 def report(
-    model: ModelFile,
+    opened: Opened,
     table: TableFile,
     out: Annotated[Path, typer.Option(help="the page to write: one HTML file, no network needed")],
     pool: Annotated[Path | None, typer.Option(help="a table of unlabeled rows to include")] = None,
-    sep: Sep = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    device: Device = "cpu",
-    as_json: AsJson = False,
 ) -> None:
-    """A page about a model: calibration, OOD rows, and its functions, live."""
-    with errors(as_json=as_json), console.status("reading") as shown:
+    """An interactive page about a model: errors, calibration, OOD rows, and its functions."""
+    with console.status("reading") as shown:
         from gpn.report import write_report
-        from gpn.tables.files import read_table
 
-        loaded = _load(model, device)
-        reading = _reading(loaded, sep, decimal, encoding)
-        unlabeled = None if pool is None else read_table(pool, loaded.encoder.texts, reading)
-        rows = _labeled_rows(loaded, read_table(table, loaded.texts, reading), as_json=as_json)
-        with heartbeat("writing the report", as_json=as_json):
-            write_report(loaded, rows, unlabeled, out, on_progress=shown.update)
-        result = {"rows": len(rows), "out": str(out), "bytes": out.stat().st_size}
-        print_result(result, as_json=as_json)
+        unlabeled = None if pool is None else opened.read(pool)
+        rows = opened.labeled_rows(table)
+        with opened.busy("writing the report"):
+            write_report(opened.model, rows, unlabeled, out, on_progress=shown.update)
+    opened.print({"rows": len(rows), "out": str(out), "bytes": out.stat().st_size})
 
 
 @app.command(epilog="Example: gpn inspect tc.gpn --details")
 def inspect(
     model: ModelFile,
-    details: Annotated[bool, typer.Option("--details", help="what the method found out")] = False,
+    details: Annotated[bool, typer.Option("--details", help="more about the method")] = False,
     as_json: AsJson = False,
 ) -> None:
     """What a model predicts, from what, how well, and what the fit warned of."""
@@ -483,12 +482,14 @@ def inspect(
         from gpn.report.facts import facts_of
         from gpn.tables.describe import describe
 
-        loaded = _load(model, "cpu")
+        loaded = load_table_model(model, "cpu")
         result: dict[str, Any] = {} if as_json else describe(loaded)
         if as_json or details:
-            facts = facts_of(loaded)
+            facts = facts_of(loaded, every_check=as_json)
             checks = {name: f"{verdict}: {sentence}" for name, verdict, sentence in facts["checks"]}
-            result |= {**dict(facts["lines"]), **checks, "warnings": facts["warnings"]}
+            known = () if as_json else SAID_BY_DESCRIBE
+            lines = {name: text for name, text in facts["lines"] if name not in known}
+            result |= {**lines, **checks, "warnings": facts["warnings"]}
         if as_json:
             result["summary"] = {} if loaded.record is None else loaded.record.summary
         print_result(result, as_json=as_json)
@@ -515,27 +516,6 @@ def _dates(options: list[str]) -> dict[str, str]:
     return {name: layout for name, _, layout in (option.partition("=") for option in options)}
 
 
-def _reading(
-    model: "TableModel", sep: str | None, decimal: str | None, encoding: str | None
-) -> "Reading":
-    """How the model's files are written, unless an option says otherwise."""
-    from dataclasses import replace
-
-    said = {"sep": sep, "decimal": decimal, "encoding": encoding}
-    return replace(model.reading, **{name: text for name, text in said.items() if text})
-
-
-def _labeled_rows(model: "TableModel", table: "pd.DataFrame", *, as_json: bool) -> "pd.DataFrame":
-    """The rows with a label; others are counted."""
-    from gpn.tables.target import split_unlabeled
-
-    known, blank = split_unlabeled(table, model.target)
-    if len(blank):
-        note = f"{counted(len(blank), 'row')} without {model.target!r}: skipped"
-        print_note(note, as_json=as_json)
-    return known
-
-
 def _sampled_rows(
     path: Path,
     texts: list[str],
@@ -556,18 +536,3 @@ def _sampled_rows(
     if kind or some:
         print_note(f"{count:,} {kind}rows{some}", as_json=as_json)
     return rows
-
-
-def _load(path: Path, device: str) -> "TableModel":
-    from gpn.saving.format import load
-    from gpn.tables.model import TableModel
-
-    if not path.is_file():
-        raise ValueError(f"a model must be a file that gpn fit wrote, {path} does not exist.")
-    model = load(path, device)
-    if not isinstance(model, TableModel):
-        raise ValueError(
-            f"{path} must be a model that gpn fit wrote, it holds a {type(model).__name__} "
-            "without columns; use gpn.load in Python."
-        )
-    return model

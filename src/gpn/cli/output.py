@@ -64,6 +64,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def percent(share: float) -> str:
+    """ "4.7 %"."""
+    return f"{100 * share:.1f} %"
+
+
 def print_note(text: str, *, as_json: bool) -> None:
     """Print a line for a person to read; a program that reads JSON gets none."""
     if not as_json:

@@ -2,9 +2,10 @@
 
 import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from numbers import Real
 from typing import Any
 
@@ -40,6 +41,19 @@ NOT_A_PAIR = r"[+-].*,.*|\d\d+,.*|.*,\d\d+"  # "2,4" may be two things
 
 class TableError(ValueError):
     """A table that cannot be used: what must hold, what was found, what to do."""
+
+
+def close_name(name: str, names: Iterable[str]) -> str | None:
+    """The name that is most like this one, where one is like it at all."""
+    by_lower = {each.lower(): each for each in names}
+    found = get_close_matches(name.lower(), by_lower, n=1)
+    return by_lower[found[0]] if found else None
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """ "; did you mean 'heat'?" where one of the names is like this one, else nothing."""
+    close = close_name(name, names)
+    return "" if close is None else f"; did you mean {close!r}?"
 
 
 @dataclass(frozen=True)
@@ -263,10 +277,12 @@ def _seconds_of_day(layout: str) -> Callable[[Any], float]:
 
 
 def _bad_cells(column: pd.Series, bad: pd.Series, rule: str) -> TableError:
-    first = column[bad].tolist()[0]
+    first, place, count = column[bad].tolist()[0], int(np.flatnonzero(bad)[0]), int(bad.sum())
+    row = column.index[place] if isinstance(column.index, pd.RangeIndex) else place
+    more = f" and {count - 1:,} other cells like it" if count > 1 else ""
     return TableError(
-        f"column {column.name!r} must hold {rule}, got {first!r:.100} in row "
-        f"{int(np.flatnonzero(bad)[0])} ({int(bad.sum())} such rows); correct or empty it."
+        f"column {column.name!r} must hold {rule}, got {first!r:.100} in row {row} (rows count "
+        f"from 0){more}; correct or empty {'them' if more else 'it'}."
     )
 
 

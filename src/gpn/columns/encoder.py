@@ -8,7 +8,7 @@ are left out. What was learnt is plain JSON.
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,9 @@ from gpn.columns.column_types import (
     ColumnFormat,
     TableError,
     canonical,
+    close_name,
     column_format,
+    did_you_mean,
     is_text,
     known_texts,
     plural,
@@ -40,11 +42,12 @@ from gpn.columns.column_types import (
 )
 from gpn.columns.dates import CLOCKS, describe_layout, find_date_layout, parse_dates
 from gpn.columns.frames import ColumnsWarning
-from gpn.columns.number_texts import is_missing_text, with_unit
+from gpn.columns.number_texts import MAX_STRAY_SHARE, is_missing_text, with_unit
 from gpn.core.warnings import GPNWarning, warn_caller
 from gpn.saving.validation import are_texts, check
 
 MAX_SHOWN_CATEGORIES = 5
+MAX_SHOWN_MISSING, MAX_SHOWN_TEXTS = 4, 3
 MAX_FREQUENT = 99  # values with a column each, where a category has more than 100
 ID_NAME = re.compile(
     r"(.*[_\s.-])?(id|ids|uid|uuid|guid|index|idx|rownames?|row|rowid|rownum|row_number|serial)",
@@ -151,6 +154,25 @@ class TableEncoder:
             decimal=decimal,
         )
 
+    def tolerating(self, table: pd.DataFrame) -> "TableEncoder":
+        """The encoder that takes the few cells of unlabeled rows that say nothing for missing."""
+        table, tolerant, notes = as_table(table), list(self.tolerant), list(self.notes)
+        for name in self.medians:
+            if name in tolerant or name not in table.columns:
+                continue
+            stray = self._stray_cells(table[name])
+            if 0 < len(stray) <= MAX_STRAY_SHARE * len(table):
+                tolerant.append(name)
+                form = ColumnFormat(self.times.get(name, NUMBER), n_stray=len(stray))
+                notes.append(f"of the unlabeled rows, {_stray_cells(name, form, stray.iloc[0])}")
+        return replace(self, tolerant=tolerant, notes=notes)
+
+    def _stray_cells(self, column: pd.Series) -> pd.Series:
+        """The cells of a column of numbers that are neither that nor missing."""
+        read = self._numbers(column, tolerant=True)
+        silent = column.isna() | column.map(_is_silent).astype(bool)
+        return column[read.isna() & ~silent]
+
     @property
     def names(self) -> list[str]:
         """The columns that the model reads, in the order of its inputs."""
@@ -229,10 +251,7 @@ class TableEncoder:
         table = as_table(table)
         missing = [name for name in self.names if name not in table.columns]
         if missing:
-            raise TableError(
-                f"the table must have the columns that the model was fitted on, {missing[0]!r} "
-                f"is missing ({len(missing)} of {len(self.names)}); add it or fit again without."
-            )
+            raise _columns_are_missing(missing, table.columns)
         numbers = {name: self._numbers(table[name]) for name in self.medians}
         for name in self.complete:
             if numbers[name].isna().any():
@@ -265,9 +284,9 @@ class TableEncoder:
             return f"{pd.Timestamp(median, unit='s'):%H:%M:%S}"
         return f"{median:.4g}{' s' if kind else ''}"
 
-    def _numbers(self, column: pd.Series) -> pd.Series:
+    def _numbers(self, column: pd.Series, *, tolerant: bool = False) -> pd.Series:
         name = str(column.name)
-        tolerant = name in self.tolerant
+        tolerant = tolerant or name in self.tolerant
         if name in self.times:
             layout = self.layouts.get(name, "")
             return to_seconds(column, self.times[name], layout, strict=not tolerant)
@@ -346,13 +365,26 @@ def check_names(names: pd.Index) -> None:
         raise TableError(f"column names must differ, got {twice!r} twice.")
 
 
+def _columns_are_missing(missing: list[str], present: pd.Index) -> TableError:
+    named = ", ".join(map(repr, missing[:MAX_SHOWN_MISSING]))
+    more = len(missing) - MAX_SHOWN_MISSING
+    named += f" and {more} more" if more > 0 else ""
+    close = close_name(missing[0], present)
+    hint = "" if close is None else f" (there is {close!r})"
+    are, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+    return TableError(
+        f"the table must have all columns that the model reads, {named} {are} missing{hint}; "
+        f"add {them}, or fit again without {them}."
+    )
+
+
 def _check_known(table: pd.DataFrame, names: Collection[str]) -> None:
     """Raise where a column that an option names is not in the table."""
     unknown = [name for name in map(str, names) if name not in table.columns]
     if unknown:
         raise TableError(
             f"an option must name a column of the table, got {unknown[0]!r}; there are "
-            f"{', '.join(table.columns[:8])}, …"
+            f"{', '.join(table.columns[:8])}, …{did_you_mean(unknown[0], table.columns)}"
         )
 
 
@@ -489,8 +521,8 @@ def _notes(
             yield f"{mark!r} separates the thousands of {name!r}"
         gaps = int(table[name].isna().sum() + table[name].map(_is_silent).sum())
         if gaps:
-            median = encoder._shown_median(name)
-            yield f"{_missing_values(gaps, name)} taken as its median, {median}"
+            median, texts = encoder._shown_median(name), missing_texts(table[name])
+            yield f"{_missing_values(gaps, name, texts)} taken as its median, {median}"
         if form.n_stray:
             example = _first_stray(table[name], form, encoder.decimal)
             yield _stray_cells(name, form, example)
@@ -507,9 +539,18 @@ def _notes(
             yield f"{_missing_values(gaps, name)} the category {MISSING!r}"
 
 
-def _missing_values(count: int, name: str) -> str:
-    one, many = f"1 missing value of {name!r} is", f"{count:,} missing values of {name!r} are"
-    return one if count == 1 else many
+def _missing_values(count: int, name: str, texts: str = "") -> str:
+    if count == 1:
+        return f"1 missing value of {name!r}{texts} is"
+    return f"{count:,} missing values of {name!r}{texts} are"
+
+
+def missing_texts(column: pd.Series) -> str:
+    """ " ('?', 'unknown')": the texts in the cells of a column that say that they are empty."""
+    counts = column[column.map(_is_silent).astype(bool)].astype(str).value_counts()
+    texts = [repr(text) for text in counts.index if text.strip()]
+    shown = [*texts[:MAX_SHOWN_TEXTS], *(["…"] if len(texts) > MAX_SHOWN_TEXTS else [])]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _stray_cells(name: str, form: ColumnFormat, example: str) -> str:

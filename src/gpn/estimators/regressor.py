@@ -170,10 +170,11 @@ class Regressor(RegressorMixin, Estimator):
         return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:  # noqa: FBT001
-        """The mean; with `return_std`, also the standard deviation of the function.
+        """The mean; with `return_std`, also the standard deviation of the function (epistemic).
 
-        With `return_cov`, also its covariance between rows: ``(n, n)``, or ``(n, n, o)`` for
-        several targets.
+        That of a new label, function and noise together, is `predict_distribution(X).std()`. With
+        `return_cov`, also the covariance between rows: ``(n, n)``, or ``(n, n, o)`` for several
+        targets.
         """
         if return_std and return_cov:
             raise ValueError("only one of return_std and return_cov can be set, got both.")

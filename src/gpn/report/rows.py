@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 from gpn.columns.column_types import CLOCK, DATE, DURATION
 from gpn.columns.encoder import TableEncoder
 from gpn.columns.number_texts import with_unit
+from gpn.tables.describe import naming_column
 from gpn.tables.model import TableModel
 
 Array = NDArray[np.float64]
@@ -83,28 +84,31 @@ class SelectedRow:
 
 def score_table(model: TableModel, name: str, table: pd.DataFrame) -> ScoredTable:
     """The table with OOD scores; a random sample of 50,000 rows if it is longer."""
-    numbers = np.arange(len(table))
+    picked = np.arange(len(table))
     if len(table) > MAX_ROWS:
-        numbers = np.sort(np.random.default_rng(0).choice(len(table), MAX_ROWS, replace=False))
-    frame = table.rename(columns=str).iloc[numbers].reset_index(drop=True)
+        picked = np.sort(np.random.default_rng(0).choice(len(table), MAX_ROWS, replace=False))
+    frame = table.rename(columns=str).iloc[picked].reset_index(drop=True)
     x, unseen = model.encoder.transform_and_flag(frame)
     scores = np.asarray(model.estimator.ood_score(x), np.float64)
     names = row_names(frame, {*model.encoder.names, model.target})
+    numbers = _row_numbers(table)[picked]
     return ScoredTable(name, frame, x, scores, numbers, len(table), unseen, names)
+
+
+def _row_numbers(table: pd.DataFrame) -> NDArray[np.int64]:
+    """The numbers of the rows in their file, from which some rows may have been taken before."""
+    index = table.index
+    numbered = pd.api.types.is_integer_dtype(index) and index.is_unique
+    return index.to_numpy() if numbered else np.arange(len(table))
 
 
 def row_names(frame: pd.DataFrame, used: set[str]) -> list[str] | None:
     """The values of the first column that the model does not use and that names every row."""
-    for column in frame.columns:
-        values = frame[column]
-        if column in used or values.isna().any() or values.nunique() < len(values):
-            continue
-        if not pd.api.types.is_float_dtype(values):
-            return [
-                text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
-                for text in map(str, values)
-            ]
-    return None
+    column = naming_column(frame, used)
+    if column is None:
+        return None
+    texts = map(str, frame[column])
+    return [text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…" for text in texts]
 
 
 def ood_rows(table: ScoredTable, n: int) -> list[SelectedRow]:

@@ -3,11 +3,32 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
+
 from gpn.estimators.intervals.calibration import Calibration
 from gpn.estimators.ood.thresholds import false_alarm_std
 from gpn.tables.model import TableModel
 
 MAX_SHOWN = 12
+METRICS = {
+    "rows": ("labeled rows", "{:,}"),
+    "rows_without_label": ("rows without a label, skipped", "{:,}"),
+    "rmse": ("typical error (RMSE)", "{:.4g}"),
+    "mae": ("mean absolute error (MAE)", "{:.4g}"),
+    "r2": ("R², share of variance explained", "{:.3f}"),
+    "coverage_95": ("labels inside their 95 % intervals", "%"),
+    "width_95": ("mean width of 95 % intervals", "{:.4g}"),
+    "set_coverage_95": ("labels inside their 95 % sets of classes", "%"),
+    "set_size_95": ("mean number of classes in a 95 % set", "{:.2f}"),
+    "accuracy": ("accuracy", "%"),
+    "nll": ("NLL, lower is better", "{:.3f}"),
+    "ece": ("calibration error of probabilities (ECE)", "{:.3f}"),
+    "flagged": ("flagged as OOD; by design about 5 % of known rows are", "%"),
+    "ood_rows": ("rows of --ood", "{:,}"),
+    "ood_flagged": ("of these flagged as OOD", "%"),
+    "ood_auc": ("AUC of the OOD score; 0.5 is chance, 1 perfect", "{:.3f}"),
+    "ood_fpr95": ("FPR95: labeled rows flagged where 95 % of --ood are", "%"),
+}
 
 
 def describe(model: TableModel) -> dict[str, str]:
@@ -59,6 +80,59 @@ def summary_lines(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "NLL, lower is better", f"{summary['nll']:.3f} (class shares {majority[1]:.3f})"
     if "seconds" in summary:
         yield "seconds", f"{summary['seconds']:.1f}"
+
+
+def metric_lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What `TableModel.evaluate` found, in words; a metric that is not defined is left out."""
+    for key, value in found.items():
+        if value is not None:
+            words, form = METRICS[key]
+            yield words, percent(value) if form == "%" else form.format(value)
+
+
+def percent(share: float) -> str:
+    """ "4.7 %"."""
+    return f"{100 * share:.1f} %"
+
+
+def calibration_lines(
+    before: dict[str, Any], after: dict[str, Any], *, is_target: bool
+) -> Iterator[tuple[str, str]]:
+    """Coverage and width on the rows of a calibration, before it and after it."""
+    for when, found in (("before", before), ("after", after)):
+        if "coverage_95" in found:
+            width = f"with a mean width of {found['width_95']:.4g}"
+            yield (
+                f"95 % intervals {when}",
+                f"hold {percent(found['coverage_95'])} of labels, {width}",
+            )
+        elif "set_coverage_95" in found:
+            size = f"with {found['set_size_95']:.2f} classes on average"
+            yield (
+                f"95 % sets {when}",
+                f"hold {percent(found['set_coverage_95'])} of labels, {size}",
+            )
+    if is_target:
+        yield "note", "95 % are to be expected on the target rows, not on these"
+
+
+def naming_columns(model: TableModel, table: pd.DataFrame) -> list[str]:
+    """The columns that name the rows of a table: those of --id, else one that the model ignores."""
+    if given := [name for name in model.ids if name in table.columns]:
+        return given
+    found = naming_column(table, {*model.encoder.names, model.target})
+    return [] if found is None else [found]
+
+
+def naming_column(table: pd.DataFrame, used: set[str]) -> str | None:
+    """The first column that is not used, and whose values are complete and differ in all rows."""
+    for name in table.columns:
+        values = table[name]
+        if name in used or values.isna().any() or values.nunique() < len(values):
+            continue
+        if not pd.api.types.is_float_dtype(values):
+            return str(name)
+    return None
 
 
 def _column_words(model: TableModel) -> Iterator[str]:

@@ -91,7 +91,7 @@ def read_chunks(
     """
     kind = "Parquet" if _is_parquet(path) else "CSV"
     if not path.is_file():
-        raise TableError(f"a table must be a file that exists, got {path}.")
+        raise TableError(f"there is no table {path}; correct its name or its folder.")
     count = 0
     try:
         size = chunk_rows or CHUNK_ROWS
@@ -260,7 +260,7 @@ def map_table(
         warnings.simplefilter("always")
         texts = _texts_between(source, out, encoder, reading)
         for chunk in read_chunks(source, texts, reading=reading):
-            rows = chunk.reset_index(drop=True)
+            rows = chunk.set_axis(pd.RangeIndex(count, count + len(chunk)))
             result = function(rows)
             if append:
                 result = pd.concat([rows, _renamed(rows, result)], axis=1)

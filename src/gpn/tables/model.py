@@ -44,6 +44,11 @@ MAX_SHARE_SEEN = 0.5  # of the stored labeled rows, in a table to calibrate with
 class TableModel:
     """`predict(table)` gives a table: what `gpn predict` writes.
 
+    Of a number it has `mean`; `std`, the deviation of the function alone (epistemic); `lower` and
+    `upper`, the ends of an interval for a new label; and last `std_total`, the deviation of a new
+    label (function and noise together). Of a class it has the class, a probability for each, and
+    their entropy. `ood_score` and `is_ood` say how unlike the labeled rows a row is.
+
     record: describes the fit. reading: how the files of the fit are written. ids: the columns that
     name the rows.
     """
@@ -69,7 +74,7 @@ class TableModel:
         return [*self.encoder.texts, *([self.target] if worded else [])]
 
     def predict(self, table: pd.DataFrame, level: float = 0.95, fpr: float = 0.05) -> pd.DataFrame:
-        """Mean, std and interval, or classes and their probabilities; and OOD scores and flags.
+        """Mean, deviations and interval, or classes and probabilities; and OOD scores and flags.
 
         A calibrated classifier says of each class whether it is in the row's set of that level.
         Rows keep their index. A row with a category that the fit has not seen is flagged as OOD;
@@ -79,8 +84,10 @@ class TableModel:
         x, unseen = self.encoder.transform_and_flag(table)
         found = self.estimator.predict_all(x, level, fpr)
         columns = self._class_columns(found) if self.is_classifier else found._asdict()
-        flags = {"ood_score": found.ood_score, "is_ood": found.is_ood | unseen}
-        frame = pd.DataFrame({**columns, **flags}, index=table.index)
+        columns |= {"ood_score": found.ood_score, "is_ood": found.is_ood | unseen}
+        if not self.is_classifier:
+            columns["std_total"] = self.estimator.predict_distribution(x).std()
+        frame = pd.DataFrame(columns, index=table.index)
         frame.attrs["n_unseen"] = int(unseen.sum())
         return frame
 
@@ -295,15 +302,15 @@ def fit_table(
     encoder = TableEncoder.fit(
         labeled, target, drop=(*drop, *ids), keep=keep, dates=dates, decimal=reading.decimal
     )
+    others = [rows for rows in (unlabeled, blank) if rows is not None and len(rows)]
+    for rows in others:
+        encoder = encoder.tolerating(rows)
     with_classes = is_class(y, reading.decimal) if classes is None else classes
     if not with_classes:
         y = target_numbers(y, reading.decimal)
     estimator = _estimator(method, options, with_classes=with_classes)
     x = encoder.transform(labeled)
-    pools = [
-        encoder.transform(rows) for rows in (unlabeled, blank) if rows is not None and len(rows)
-    ]
-    pool = np.concatenate(pools) if pools else None
+    pool = np.concatenate([encoder.transform(rows) for rows in others]) if others else None
     with _recorded_warnings() as messages:
         estimator.fit(x, np.asarray(y), pool)
     labels = _label_numbers(estimator, y, reading.decimal)

@@ -11,6 +11,7 @@ from gpn.columns.column_types import (
     TIME_UNITS,
     TableError,
     column_type,
+    did_you_mean,
     is_numeric,
     is_text,
     matches,
@@ -75,7 +76,9 @@ def _column(table: pd.DataFrame, target: str) -> pd.Series:
     if target not in table.columns:
         names = ", ".join(table.columns[:MAX_SHOWN_COLUMNS])
         names += ", …" if len(table.columns) > MAX_SHOWN_COLUMNS else ""
-        hint = "; are the columns separated by commas?" if len(table.columns) == 1 else ""
+        hint = did_you_mean(target, table.columns)
+        if len(table.columns) == 1:
+            hint = "; are the columns separated by commas?"
         raise TableError(f"the target must be a column, got {target!r}; there are {names}{hint}")
     return table[target]
 

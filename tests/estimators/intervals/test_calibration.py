@@ -262,7 +262,9 @@ def test_the_command_line_calibrates(target: str, tmp_path: Path) -> None:
     model, others, _ = tables(target, tmp_path)
     out = tmp_path / "c.gpn"
     result = run("calibrate", model, others, "--out", out, "--json")
-    assert json.loads(result.stdout) == {"rows": 48, "out": str(out)}
+    said = json.loads(result.stdout)
+    assert (said["rows"], said["out"]) == (48, str(out))
+    assert set(said) == {"rows", "out", "before", "after"}
     measured = json.loads(run("evaluate", out, others, "--json").stdout)
     name = "coverage_95" if target == "yield" else "set_coverage_95"
     assert measured[name] >= 47 / 48 - 1e-9

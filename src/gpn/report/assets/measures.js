@@ -86,7 +86,7 @@
     const flagged = Object.entries(shares).map(([name, list]) => `${percent(list[rate - 1])} of ${name} rows`);
     byId("ood-summary").textContent = `Flagged (score above ${number(threshold)}): ${flagged.join(", ")}.`;
     plot("plot-ood", steps(data.ood[scale]), {
-      xaxis: axis("OOD score", { type: scale, ...(scale === "log" ? logTicks(data.ood.log.edges) : { nticks: 8 }) }),
+      xaxis: report.scores("OOD score", { type: scale, ...(scale === "log" ? logTicks(data.ood.log.edges) : { nticks: 8 }) }),
       yaxis: axis("share of rows", { tickformat: ".2~%", rangemode: "tozero" }),
       shapes: [report.vertical(threshold, { color: color("ink"), width: 1.5 })],
     });

@@ -73,14 +73,14 @@
     });
   };
 
-  const bars = (name, list, title) => () => {
+  const bars = (name, list, title, valueAxis = axis) => () => {
     const width = byId(name).clientWidth;
     plot(name, [{
       type: "bar", orientation: "h", x: list.map((c) => c.value), y: list.map((_, i) => i),
       marker: { color: color("labeled") }, hovertemplate: "%{x:.3~g}<extra></extra>",
     }], {
       height: 90 + 26 * Math.max(3, list.length),
-      xaxis: axis(width < 420 ? "change" : title, { nticks: 5, rangemode: "tozero", tickangle: 0 }),
+      xaxis: valueAxis(width < 420 ? "change" : title, { nticks: 5, rangemode: "tozero", tickangle: 0 }),
       yaxis: axis("", {
         autorange: "reversed", tickvals: list.map((_, i) => i),
         ticktext: list.map((c) => short(c.name, width < 420 ? 16 : 26)),
@@ -96,5 +96,5 @@
   const { error, score } = data.importance;
   const what = data.kind === "regression" ? "rise of the root mean square error" : "rise of the negative log likelihood";
   if (error.length) draw("plot-error-importance", bars("plot-error-importance", error, what));
-  draw("plot-score-importance", bars("plot-score-importance", score, "mean change of the OOD score"));
+  draw("plot-score-importance", bars("plot-score-importance", score, "mean change of the OOD score", report.scores));
 })();

@@ -63,19 +63,26 @@ report.axis = (title, more = {}) => ({
   ...more,
 });
 
-report.plot = (name, traces, layout) =>
-  Plotly.react(name, traces, {
+// An axis of scores, which may be tiny: 10⁻⁶ where plotly would write 1µ.
+report.scores = (title, more = {}) => report.axis(title, { exponentformat: "power", ...more });
+
+const HEIGHT = 330;
+report.plot = (name, traces, layout) => {
+  // plotly forgets the height of its box where the width of the page changes.
+  report.byId(name).style.minHeight = `${layout.height ?? HEIGHT}px`;
+  return Plotly.react(name, traces, {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, sans-serif", size: 13, color: report.color("ink") },
     margin: { l: 52, r: 14, t: 10, b: 44 },
-    height: 330,
+    height: HEIGHT,
     dragmode: false,
     hovermode: "closest",
     hoverlabel: { bgcolor: report.color("paper"), font: { color: report.color("ink") } },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
     ...layout,
   }, { displayModeBar: false, responsive: true });
+};
 
 // A plot is drawn when it comes near the screen, so that the page opens quickly, and again
 // when the page changes its colours or its width.
