@@ -313,11 +313,14 @@ def active_learning_text() -> str:
     digits, conductor = (
         loaded("active-learning", f"{n}.json") for n in ("digits", "superconductor")
     )
-    needed = [found["labels_for_what_random_reaches"]["suggest"] for found in (digits, conductor)]
-    last = [found["labels"][-1] for found in (digits, conductor)]
+    needed = digits["labels_for_what_random_reaches"]["suggest"]
+    before = conductor["labels_for_what_random_reaches_before"]["suggest"]
+    last, gap = conductor["labels"][-1], conductor["suggest_minus_random"][-1]
     error = [conductor["curves"][name][-1]["mean"] for name in ("suggest", "random")]
-    return wrapped(f"""On digits, `suggest` needs {needed[0]:.0f} labels for the accuracy that random choice has at {last[0]}. On the superconductor table it is
-no better than random choice: with {last[1]} labels the error is {error[0]:.1f} K, and {error[1]:.1f} K with random choice.""")
+    doubt = gap["std"] / gap["n"] ** 0.5
+    return wrapped(f"""On digits, `suggest` needs {needed:.0f} labels for the accuracy that random choice has at {digits["labels"][-1]}. On the superconductor
+table it needs {before:.0f} for the error that random choice has at {conductor["labels"][-2]}, and is no better at {last}: {error[0]:.1f} K against {error[1]:.1f} K over
+{gap["n"]} seeds, a difference of {gap["mean"]:.2f} ± {doubt:.2f} K (standard error).""")
 
 
 def big_pool_text() -> str:

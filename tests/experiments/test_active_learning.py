@@ -29,7 +29,7 @@ def line(seed: int, folder: Path | None) -> active_learning.Problem:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(active_learning, "FOLDER", tmp_path)
-    monkeypatch.setattr(active_learning, "SEEDS", range(2))
+    monkeypatch.setattr(active_learning, "SEEDS", {"line": range(2)})
     monkeypatch.setattr(active_learning, "PROBLEMS", {"line": line})
     monkeypatch.setattr(active_learning, "GPNRegressor", partial(GPNRegressor, SMALL))
     return tmp_path
