@@ -45,8 +45,6 @@ class PyFunc:
             return self.model.predict(rows, **options)
         index = rows.index if isinstance(rows, pd.DataFrame) else None
         fields = self.model.predict_all(rows, **options)._asdict()
-        if not is_classifier(self.model):
-            fields["std_total"] = self.model.predict_distribution(rows).std()
         return pd.DataFrame(_columns(self.model, fields), index)
 
 

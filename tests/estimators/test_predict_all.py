@@ -41,6 +41,7 @@ def test_numbers_are_those_of_the_single_predictions(make: Any) -> None:
         *model.predict_interval(NEW, 0.8),
         model.ood_score(NEW),
         model.is_ood(NEW, 0.1),
+        model.predict_distribution(NEW).std(),
     )
     for name, values in expected._asdict().items():
         np.testing.assert_array_equal(getattr(found, name), values, err_msg=name)

@@ -73,7 +73,10 @@ class OneValueWarning(GPNWarning):
 
 
 class Prediction(NamedTuple):
-    """Everything that a regressor predicts for rows, in the units of the data."""
+    """Everything that a regressor predicts for rows, in the units of the data.
+
+    std: of the function. std_total: of a new label, function and noise together.
+    """
 
     mean: Array
     std: Array
@@ -81,6 +84,7 @@ class Prediction(NamedTuple):
     upper: Array
     ood_score: Array
     is_ood: NDArray[np.bool_]
+    std_total: Array
 
 
 class Regressor(RegressorMixin, Estimator):
@@ -211,20 +215,22 @@ class Regressor(RegressorMixin, Estimator):
 
     @in_chunks
     def predict_all(self, X: Any, level: float = 0.95, fpr: float = 0.05) -> Prediction:
-        """Mean, standard deviation, interval and OOD score, from one pass through the network.
+        """Mean, deviations, interval, OOD score and flag, from one pass through the network.
 
-        One by one they are `predict`, `predict_interval(X, level)`, `ood_score`, `is_ood(X, fpr)`.
+        One by one they are `predict`, `predict_interval(X, level)`, `ood_score`, `is_ood(X, fpr)`
+        and `predict_distribution(X).std()`.
         """
         x, limit = self._inputs(X), self.threshold(fpr)
         odds = None if self.detector_ is None else self._log_odds(x)
         found = self._moments(x, odds)
-        lower, upper = self._interval(x, level, found)
+        said = self._distribution(x, found)
+        lower, upper = self._interval(x, level, found, said)
         score = _variance_score(found.variance)
         if self.detector_ is not None and odds is not None:
             score = self.detector_.probability(self._score_log_odds(x, odds, found))
         std = self._std(self._gated_variance(found))
         is_ood = (score > limit) | self._unseen(X)
-        return Prediction(self._to_units(found.mean), std, lower, upper, score, is_ood)
+        return Prediction(self._to_units(found.mean), std, lower, upper, score, is_ood, said.std())
 
     @in_chunks
     def predict_quantiles(self, X: Any, q: Any) -> Array:
@@ -315,10 +321,11 @@ class Regressor(RegressorMixin, Estimator):
         x: Tensor,
         level: float,
         moments: RowMoments | None = None,
+        said: LabelDistribution | None = None,
         *,
         observation_noise: bool | None = None,
     ) -> tuple[Array, Array]:
-        """`predict_interval` at scaled rows, whose moments may be known already."""
+        """`predict_interval` at scaled rows, whose moments and labels may be known already."""
         posterior = self._posterior
         knows_noise = posterior.noise_std is not None or self.label_noise_ is not None
         of_label = knows_noise if observation_noise is None else observation_noise
@@ -331,7 +338,7 @@ class Regressor(RegressorMixin, Estimator):
                 wider = torch.from_numpy(margin / self.y_scale_.scale).to(mean)
                 low, high = low - wider, high + wider
         elif of_label and self.label_noise_ is not None:
-            return self._distribution(x, moments or self._moments(x)).interval(level)
+            return (said or self._distribution(x, moments or self._moments(x))).interval(level)
         elif moments is not None and isinstance(posterior, GaussianPosterior):
             low, high = posterior.interval_of(*moments[:2], level, observation_noise=of_label)
         else:

@@ -85,8 +85,6 @@ class TableModel:
         found = self.estimator.predict_all(x, level, fpr)
         columns = self._class_columns(found) if self.is_classifier else found._asdict()
         columns |= {"ood_score": found.ood_score, "is_ood": found.is_ood | unseen}
-        if not self.is_classifier:
-            columns["std_total"] = self.estimator.predict_distribution(x).std()
         frame = pd.DataFrame(columns, index=table.index)
         frame.attrs["n_unseen"] = int(unseen.sum())
         return frame
