@@ -52,6 +52,7 @@ def quick() -> gpn.GPNConfig:
         code_dim=3,
         beta_ramp=0.0,
         label_smoothing=0.0,
+        calibration_share=0.0,
         prior=gpn.MLPPrior(widths=(64,)),
         trunk=gpn.MLPTrunk(widths=(32, 32)),
         train=gpn.TrainConfig(steps=60, pool_batch=16),

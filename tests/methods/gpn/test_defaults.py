@@ -87,6 +87,7 @@ def test_settings_are_never_overruled() -> None:
         "beta": 0.7,
         "beta_ramp": 0.1,
         "label_smoothing": 0.1,
+        "calibration_share": 0.0,
         "jitter": 1e-4,
         "synthetic_ood": 0.25,
         "n_axes": 17,

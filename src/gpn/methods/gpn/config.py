@@ -49,6 +49,11 @@ class GPNConfig(Config):
     label_smoothing
         Share of each label that the data term spreads over all classes (independent anchors, affine
         generator); None is 0, and 0.05 on a `ResNetTrunk`.
+    calibration_share
+        Share of the labels that are held out of training, and whose likelihood chooses a
+        temperature for the mean logits (classes, affine generator): smoothed labels make
+        probabilities too cautious. None is 0; on a `ResNetTrunk` 0.01 and at most 500 labels,
+        where that is 100 or more.
     pool_weights
         "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
     synthetic_ood
@@ -75,6 +80,7 @@ class GPNConfig(Config):
     """
 
     renamed: ClassVar[dict[str, str]] = {"made_up": "synthetic_ood"}
+    added: ClassVar[dict[str, Any]] = {"calibration_share": 0.0}
 
     anchor: str = "auto"
     codes: str = "spectral"
@@ -85,6 +91,7 @@ class GPNConfig(Config):
     beta: float | None = None
     beta_ramp: float | None = None
     label_smoothing: float | None = None
+    calibration_share: float | None = None
     pool_weights: str = "auto"
     synthetic_ood: float | None = None
     n_axes: int = 200
@@ -111,7 +118,7 @@ class GPNConfig(Config):
             raise ValueError(
                 f"synthetic_ood must lie in [0, 1), got {self.synthetic_ood}; 0 is none at all."
             )
-        for name in ("beta_ramp", "label_smoothing"):
+        for name in ("beta_ramp", "label_smoothing", "calibration_share"):
             if not 0 <= (getattr(self, name) or 0.0) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
         require_not_negative(self, "code_noise")
@@ -202,6 +209,7 @@ class ResolvedConfig(GPNConfig):
     beta: float = 0.0
     beta_ramp: float = 0.0
     label_smoothing: float = 0.0
+    calibration_share: float = 0.0
     synthetic_ood: float = 0.0
     fill_ood: bool = False
     jitter: float = 0.0

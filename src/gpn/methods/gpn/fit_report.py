@@ -80,6 +80,8 @@ class FitReport:
         The mean at all labels of the posterior that a network was trained to follow.
     at_edge
         Hyperparameters that the search for a prior left at the end of their range.
+    temperature
+        By which the mean logits were divided after training, chosen by held-out labels.
     jitter, added_jitter
         What joint anchors add to the diagonal of Σ_Ŷ, and what a factor needed beyond that.
     """
@@ -96,6 +98,7 @@ class FitReport:
     left_out: UnseenLabels | None = None
     followed: Float[Tensor, "N o"] | None = None
     at_edge: tuple[str, ...] = ()
+    temperature: float | None = None
     jitter: float | None = None
     added_jitter: float = 0.0
 
@@ -105,6 +108,7 @@ class FitReport:
             "explained_variance": self.explained_variance,
             "posterior_explained_variance": self.posterior_explained_variance,
             "synthetic_rows": self.synthetic_rows or None,
+            "temperature": self.temperature,
             "jitter": self.jitter,
             "added_jitter": self.added_jitter or None,
             **({} if self.pool is None else asdict(self.pool)),

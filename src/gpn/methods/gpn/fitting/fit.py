@@ -11,6 +11,7 @@ from gpn.methods.gpn.fitting.build import build
 from gpn.methods.gpn.fitting.closed_form import fit_closed_form
 from gpn.methods.gpn.fitting.context import FitContext
 from gpn.methods.gpn.fitting.select import select
+from gpn.methods.gpn.fitting.temperature import calibrate, hold_out
 from gpn.methods.gpn.posterior import GPNPosterior
 from gpn.training.checkpoint import CheckpointLike
 
@@ -46,9 +47,10 @@ class GPN:
                     "weights of labels must go with GPNConfig(generator='closed-form'), got "
                     f"generator={context.config.generator!r}; leave them out."
                 )
-            context = select(context)
+            context, held_out = hold_out(select(context))
             problem = build(context)
             history = problem.train()
+            problem = problem if held_out is None else calibrate(problem, held_out)
             posterior = problem.posterior(history)
         warn_doubtful(posterior.checks, WARNINGS)
         return posterior

@@ -75,13 +75,17 @@ class TreeRatio(DensityRatioFitter):
 
 @dataclass(frozen=True)
 class NetworkRatio(DensityRatioFitter):
-    """A network on the generator's own kind of trunk: for images, and whatever is not a table."""
+    """A network on the generator's own kind of trunk: for images, and whatever is not a table.
+
+    With `augmented`, of `Task`, it sees rows anew at each step and cannot learn them by heart.
+    """
 
     trunk: Trunk
     config: TrainConfig
     rng: torch.Generator
     on_progress: OnProgress
     session: CheckpointSession | None = None
+    augmented: Callable[[Tensor, torch.Generator], Tensor] | None = None
 
     def fit(self, x_obs: Inputs, x_pool: Float[Tensor, "R *d"]) -> LogRatio:
         network = AffineGenerator(self.trunk, tuple(x_obs.shape[1:]), 1, 0, self.rng).to(x_obs)
@@ -90,12 +94,14 @@ class NetworkRatio(DensityRatioFitter):
         labels = LabelBatches(len(x_obs), self.config.label_batch, batches)
         pool = LabelBatches(len(x_pool), self.config.label_batch, batches)
 
-        def rows() -> tuple[Tensor, Tensor]:
-            return x_obs[labels.next()], x_pool[pool.next()]
+        def rows() -> tuple[Tensor]:
+            both = torch.cat([x_obs[labels.next()], x_pool[pool.next()]])
+            changed = both if self.augmented is None else self.augmented(both, batches)
+            return (channels_last(changed),)
 
-        def terms(labeled: Tensor, unlabeled: Tensor) -> Terms:
-            logits = network.columns(channels_last(torch.cat([labeled, unlabeled])))[0, :, 0]
-            on_obs, on_pool = logits.split([len(labeled), len(unlabeled)])
+        def terms(both: Tensor) -> Terms:
+            logits = network.columns(both)[0, :, 0]
+            on_obs, on_pool = logits.split([labels.batch, pool.batch])
             obs_loss = functional.softplus(-on_obs).mean()
             return {"labeled": obs_loss, "pool": functional.softplus(on_pool).mean()}
 

@@ -41,7 +41,7 @@ class PoolComposition:
 
 @dataclass(frozen=True)
 class PoolWeights:
-    """One weight in [0.01, 1] per pool row; the composition omits rows that are synthetic."""
+    """One weight in [0.01, 1] (photographs: [0.001, 1]) per pool row; the composition omits rows that are synthetic."""
 
     weights: Float[Tensor, "R"]
     composition: PoolComposition
@@ -56,6 +56,7 @@ def mixture_weights(
     rng: torch.Generator,
     n_real: int | None = None,
     typical: float = 0.5,
+    least: float = MIN_WEIGHT,
 ) -> PoolWeights:
     """Weights 1 − π r of the pool rows, of which the first `n_real` are not synthetic.
 
@@ -77,7 +78,7 @@ def mixture_weights(
         n_classified=n_classified,
         n_duplicates=len(is_new[:n_real]) - n_classified,
     )
-    return PoolWeights((1 - labeled_like).clamp_min(MIN_WEIGHT), composition)
+    return PoolWeights((1 - labeled_like).clamp_min(least), composition)
 
 
 def cross_fitted_log_ratios(
