@@ -11,6 +11,7 @@ SVHN's last 5,000 images and textures. A method is one of
     plain, outlier-exposure
                        the same trunk, recipe and steps: labels alone, and with uniform classes on
                        the OOD rows of the pool of `gpn`
+    dropout            `plain` with dropout of the head, in training and in each of 100 draws
     plain-wild         `plain` with the 25,000 labels of wild pools
     ensemble           the mean probabilities of up to five runs of `plain`, of which it asks for
                        those that are missing; as many as there is time for
@@ -44,6 +45,7 @@ from gpn.core.networks.encodings import fit_features
 from gpn.core.pools.base import TensorPool
 from gpn.core.types import as_generator, channels_last
 from gpn.methods.gpn.defaults import resolve
+from gpn.methods.gpn.fitting.temperature import likeliest_temperature
 from gpn.methods.gpn.model.generator import AffineGenerator
 from gpn.methods.gpn.posterior import GPNPosterior
 from gpn.training.batches import LabelBatches
@@ -57,6 +59,7 @@ AUGMENT = data.FlipAndShift(cutout=12, padding="reflect")
 WILD_LABELS = 25_000
 CHUNK_ROWS = 1000
 CONFIG = GPNConfig(trunk=ResNetTrunk())
+DROPOUT = 0.2
 EXPOSURE = 0.5  # the weight of uniform classes in Outlier Exposure (Hendrycks et al. 2019)
 PLAN = {  # the number of seeds of each method; the most important methods first
     "gpn": 3,
@@ -66,6 +69,9 @@ PLAN = {  # the number of seeds of each method; the most important methods first
     "gpn-wild-0.01": 1,
     "plain-wild": 1,
     "outlier-exposure": 1,
+    "gpn-wild-0.5": 1,
+    "gpn-wild-0.05": 1,
+    "dropout": 1,
     "ensemble": 1,
 }
 MEMBERS = 5
@@ -144,29 +150,42 @@ def measure(
     method: str, seed: int, options: argparse.Namespace, config: GPNConfig
 ) -> dict[str, Any]:
     split = split_of(method, seed, options)
-    if options.steps is not None:
-        resolved = resolve(config, split.task)
-        config = config.replace(train=resolved.train.replace(steps=options.steps))
+    config = shortened(config, split, options)
     start = time.perf_counter()
     if method.startswith("gpn"):
         posterior = GPN(config).fit(split.task, rng=seed, progress=False)
-        seconds = _seconds_since(start)
+        seconds = seconds_since(start)
         measured = evaluate(posterior, split.test, split.unseen, N_DRAWS)
         measured |= sampling_cost(posterior, split.test.x_id[:TIMED_IMAGES])
         config = posterior.config
     else:
+        config = _with_dropout(config) if method == "dropout" else config
         network = fit_plain(split, config, seed, exposed=method == "outlier-exposure")
-        seconds = _seconds_since(start)
+        seconds = seconds_since(start)
         config = resolve(config, split.task).public()
-        logits = logits_of(network, split)
-        measured = plain_metrics(logits, split.test.y_id)
+        is_dropout = method == "dropout"
+        logits = logits_of(network, split, n_draws=N_DRAWS if is_dropout else 0)
+        metrics_of = ensemble_metrics if is_dropout else plain_metrics
+        measured = metrics_of(logits, split.test.y_id)
         if method == "plain":
             _keep(logits, split.test.y_id, run_path(method, seed, options).with_suffix(".pt"))
     metrics_ = {**measured, "fit_seconds": seconds}
     return {"config": harness.plain(config), "metrics": metrics_}
 
 
-def _seconds_since(start: float) -> float:
+def shortened(config: GPNConfig, split: Split, options: argparse.Namespace) -> GPNConfig:
+    """With as many steps as a trial asks for, if it does."""
+    if options.steps is None:
+        return config
+    return config.replace(train=resolve(config, split.task).train.replace(steps=options.steps))
+
+
+def _with_dropout(config: GPNConfig) -> GPNConfig:
+    assert config.trunk is not None
+    return config.replace(trunk=config.trunk.replace(dropout=DROPOUT))
+
+
+def seconds_since(start: float) -> float:
     """The device's queue included."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
@@ -275,16 +294,31 @@ def fit_plain(split: Split, config: GPNConfig, seed: int, *, exposed: bool) -> A
     return network.eval()
 
 
-def logits_of(network: AffineGenerator, split: Split) -> Logits:
-    """At all test rows: known ones, and each set of unknown ones."""
+def logits_of(network: AffineGenerator, split: Split, n_draws: int = 0) -> Logits:
+    """At all test rows: known ones, and each set of unknown ones; of `n_draws` heads with dropout,
+    (s, n, o), where that is not 0."""
     sets = {"id": split.test.x_id, "": split.test.x_ood}
     sets |= {f"_unseen_{name}": images for name, images in split.unseen.items()}
-    return {suffix: _logits(network, images) for suffix, images in sets.items()}
+    return {suffix: _logits(network, images, n_draws) for suffix, images in sets.items()}
 
 
 def plain_metrics(logits: Logits, y: Tensor) -> dict[str, float]:
     """Accuracy and calibration, and detection by the largest probability and by the energy."""
-    return known_metrics(logits["id"].softmax(-1), y) | detection_metrics(logits, _plain_scores)
+    measured = known_metrics(logits["id"].softmax(-1), y) | tempered_metrics(logits["id"], y)
+    return measured | detection_metrics(logits, _plain_scores)
+
+
+def tempered_metrics(logits: Tensor, y: Tensor) -> dict[str, float]:
+    """NLL and ECE where each half of the test rows has the likeliest temperature of the other.
+
+    A temperature by few labels that training has not seen does about as well.
+    """
+    p = torch.empty_like(logits)
+    for half, other in ((0, 1), (1, 0)):
+        known = logits[other::2]
+        p[half::2] = logits[half::2] / likeliest_temperature(known, known[None], y[other::2])
+    found = known_metrics(p.softmax(-1), y)
+    return {"nll_tempered": found["nll"], "ece_tempered": found["ece"]}
 
 
 def known_metrics(p: Tensor, y: Tensor) -> dict[str, float]:
@@ -311,10 +345,17 @@ def _plain_scores(logits: Tensor) -> Scores:
 
 
 @torch.no_grad()
-def _logits(network: AffineGenerator, images: Tensor) -> Tensor:
+def _logits(network: AffineGenerator, images: Tensor, n_draws: int) -> Tensor:
     device = next(network.parameters()).device
     chunks = (channels_last(chunk.to(device)) for chunk in images.split(CHUNK_ROWS))
-    return torch.cat([network.columns(chunk)[0] for chunk in chunks]).cpu().double()
+    if n_draws == 0:
+        return torch.cat([network.columns(chunk)[0] for chunk in chunks]).cpu().double()
+    features = torch.cat([network.features(chunk) for chunk in chunks])
+    with seeded_global_rng(as_generator(0)):
+        network.tail.train()
+        draws = torch.stack([network.tail(features) for _ in range(n_draws)])
+    network.eval()
+    return draws.cpu().double()
 
 
 def _keep(logits: Logits, y: Tensor, path: Path) -> None:

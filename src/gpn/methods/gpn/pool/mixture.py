@@ -41,7 +41,7 @@ class PoolComposition:
 
 @dataclass(frozen=True)
 class PoolWeights:
-    """One weight in [0.01, 1] (photographs: [0.001, 1]) per pool row; the composition omits rows that are synthetic."""
+    """One weight per pool row, at most 1; the composition omits rows that are synthetic."""
 
     weights: Float[Tensor, "R"]
     composition: PoolComposition
