@@ -13,7 +13,7 @@ from experiments.paper import figures
 from experiments.paper.contamination import METHODS, SHARES
 from experiments.paper.evaluate import first_images
 from experiments.paper.figures.contamination import point_of
-from experiments.paper.figures.modern import LABELS, TASK
+from experiments.paper.figures.modern import LABELS, SETS, TASK, detection_key
 from experiments.paper.plans import PLANS
 from experiments.paper.tasks.split import Rows
 from gpn.plots import method_color
@@ -30,15 +30,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for task in ("superconductor", "cifar10"):
         harness.save(tmp_path / task / "scalability.json", {"rows": growth_rows()})
     for method in LABELS:
-        harness.save(tmp_path / TASK / f"{method}.json", {"metrics": modern_metrics()})
+        harness.save(tmp_path / TASK / f"{method}.json", {"metrics": modern_metrics(method)})
     for task, shape in (("mnist", (28, 28, 1)), ("cifar10", (32, 32, 3))):
         shown = {kind: torch.rand(shape).tolist() for kind in ("id", "ood")}
         harness.save(tmp_path / task / "pictures" / "images.json", shown)
     return tmp_path
 
 
-def modern_metrics() -> dict[str, Any]:
-    means = {"accuracy": 0.95, "ood_auc": 1.0, "ood_auc_unseen_textures": 0.97, "fit_seconds": 20}
+def modern_metrics(method: str) -> dict[str, Any]:
+    means = {"accuracy": 0.95, "fit_seconds": 20}
+    means |= {detection_key(method, name): auc for name, auc in zip(SETS, (1.0, 0.97), strict=True)}
     return {name: {"mean": mean, "std": 0.001, "n": 3} for name, mean in means.items()}
 
 
@@ -143,6 +144,13 @@ def test_spreads_are_those_of_the_tables(folder: Path) -> None:
     ]
     assert point_of(rows, "gpn", "1%", "ood_auc") == pytest.approx((2, 0.8, 0.1))
     assert point_of(rows, "gpn", "0%", "ood_auc") is None
+
+
+def test_a_score_stands_between_the_metric_and_the_rows() -> None:
+    assert detection_key("plain", "ood_auc_unseen_textures") == "ood_auc_unseen_textures"
+    assert detection_key("dropout", "ood_auc") == "ood_auc_variance"
+    wild = detection_key("gpn-wild-0.1", "ood_fpr95_unseen_textures")
+    assert wild == "ood_fpr95_mutual_information_unseen_textures"
 
 
 def test_methods_without_a_file_have_no_row(folder: Path) -> None:

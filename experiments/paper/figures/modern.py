@@ -17,11 +17,13 @@ LABELS = {
     "gpn-synthetic": "GPN, pool without OOD images",
     "plain": "plain training",
     "ensemble": "ensemble of plain training",
+    "dropout": "MC dropout",
     "outlier-exposure": "outlier exposure",
     "gpn-wild-0.1": "GPN, half of the labels, pool 10 % OOD",
     "gpn-wild-0.01": "GPN, half of the labels, pool 1 % OOD",
     "plain-wild": "plain training, half of the labels",
 }
+SCORES = {"gpn": "_mutual_information", "dropout": "_variance"}  # else the largest probability
 COLORS = {"gpn": PALETTE["ours"], "outlier-exposure": PALETTE["paper"], "ensemble": INK}
 AUC_TICKS = 0.7, 0.9, 0.97, 0.99, 0.999, 0.9999
 MAX_AUC = 0.99995  # what is drawn of an AUC of 1
@@ -38,7 +40,8 @@ def modern() -> Figure:
         look = {"color": _color(method), "markersize": 5, "elinewidth": 1.0}
         _point(panels[0], row, metrics["accuracy"], scale=100, fmt="o", **look)
         for name, (_, symbol) in SETS.items():
-            shown = metrics[name] | {"mean": min(MAX_AUC, metrics[name]["mean"]), "std": 0.0}
+            auc = metrics[detection_key(method, name)]
+            shown = auc | {"mean": min(MAX_AUC, auc["mean"]), "std": 0.0}
             face = _color(method) if symbol == "o" else "white"
             _point(panels[1], row, shown, fmt=symbol, markerfacecolor=face, **look)
         _point(panels[2], row, metrics["fit_seconds"], fmt="o", **look)
@@ -58,9 +61,20 @@ def measured() -> dict[str, Metrics]:
     return found or style.missing(f"{TASK} has no <method>.json")
 
 
+def detection_key(method: str, key: str) -> str:
+    """The name of a detection metric by the method's score, such as ood_auc_variance."""
+    measure, _, rows = key.partition("_unseen")
+    score = SCORES.get(_family(method), "")
+    return f"{measure}{score}_unseen{rows}" if rows else f"{measure}{score}"
+
+
+def _family(method: str) -> str:
+    return "gpn" if method.startswith("gpn") else method
+
+
 def _color(method: str) -> str:
     """One for all GPNs; plain training is grey."""
-    return COLORS.get("gpn" if method.startswith("gpn") else method, PALETTE["grey"])
+    return COLORS.get(_family(method), PALETTE["grey"])
 
 
 def _point(

@@ -66,7 +66,9 @@ def test_held_out_labels_are_not_trained_on() -> None:
     assert (len(rest.task.x_obs), len(held_out.x_obs)) == (540, 60)
     both = torch.cat([rest.task.x_obs, held_out.x_obs])
     assert torch.equal(both.sort(0).values, whole.task.x_obs.sort(0).values)
-    assert torch.equal(rest.task.y_obs.bincount() + held_out.y_obs.bincount(), torch.tensor([200] * 3))
+    assert torch.equal(
+        rest.task.y_obs.bincount() + held_out.y_obs.bincount(), torch.tensor([200] * 3)
+    )
 
 
 def test_without_a_share_nothing_changes() -> None:

@@ -203,3 +203,31 @@ def test_ctrl_c_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.nn.functional.softplus", interrupted)
     with pytest.raises(KeyboardInterrupt):
         weigh(rows(20, 1, seed=0), rows(20, 1, seed=1), network)
+
+
+def test_augmented_rows_are_what_the_classifier_sees() -> None:
+    """Each step sees labeled and pool rows as they are changed; what it scores is left as it is."""
+    seen: list[Tensor] = []
+
+    def augmented(x: Tensor, rng: torch.Generator) -> Tensor:
+        seen.append(x)
+        return x + torch.randn(len(x), 1, generator=rng)
+
+    x_obs, x_pool = rows(40, 1, seed=0), rows(40, 1, seed=1) + 20.0
+    config = gpn.TrainConfig(steps=60, label_batch=16, learning_rate=0.01)
+    fitter = NetworkRatio(
+        gpn.MLPTrunk(widths=(8,)), config, torch.Generator().manual_seed(0), no_progress,
+        augmented=augmented,
+    )  # fmt: skip
+    log_ratio = fitter.fit(x_obs, x_pool)
+    assert len(seen) == 60
+    assert all(len(x) == 32 and (x[:16] < 10).all() and (x[16:] > 10).all() for x in seen)
+    assert log_ratio(x_obs).min() > log_ratio(x_pool).max()
+    assert len(seen) == 60
+
+
+def test_the_least_weight_is_an_argument() -> None:
+    x = rows(50, 2, seed=0)
+    rng = torch.Generator().manual_seed(0)
+    found = mixture_weights(x, x, TreeRatio(rng), folds=2, rng=rng, least=0.001)
+    assert (found.weights == 0.001).all(), "copies of labeled rows"

@@ -12,7 +12,6 @@ from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from gpn import metrics
 from gpn.core.task import Task
 from gpn.core.types import Draws, Labels, Outputs
 from gpn.methods.gpn.fitting.context import FitContext
@@ -21,6 +20,7 @@ from gpn.methods.gpn.model.generator import AffineGenerator
 
 DRAWS = 100
 MAX_LOG_TEMPERATURE = 1.5
+MIN_PROBABILITY = 1e-12
 
 
 def hold_out(context: FitContext) -> tuple[FitContext, Task | None]:
@@ -53,7 +53,8 @@ def likeliest_temperature(mean: Outputs, draws: Draws, y: Labels) -> float:
 
     def loss(log_temperature: float) -> float:
         tempered: Float[Tensor, "s n o"] = mean.double() * torch.e**-log_temperature + centred
-        return float(metrics.class_nll(tempered.softmax(-1).mean(0), y))
+        p = tempered.softmax(-1).mean(0).gather(1, y[:, None])
+        return -float(p.clamp_min(MIN_PROBABILITY).log().mean())
 
     limits = -MAX_LOG_TEMPERATURE, MAX_LOG_TEMPERATURE
     found = minimize_scalar(loss, bounds=limits, method="bounded", options={"xatol": 1e-3})
