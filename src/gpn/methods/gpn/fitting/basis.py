@@ -10,11 +10,13 @@ from torch import Tensor
 from gpn.core.networks.trunks import ResNetTrunk
 from gpn.core.priors.spectral import SpectralAxes, StretchedAxes, spectral_axes
 from gpn.core.types import Inputs, as_generator
+from gpn.methods.gpn.config import ResolvedConfig
 from gpn.methods.gpn.fitting.context import FitContext, PriorBasis
 from gpn.methods.gpn.pool.density_ratio import DensityRatioFitter, NetworkRatio, TreeRatio
 from gpn.methods.gpn.pool.mixture import MIN_WEIGHT, PoolWeights, mixture_weights
 from gpn.methods.gpn.pool.stored import StoredPool, store_pool
 from gpn.methods.gpn.pool.synthetic import synthetic_outliers
+from gpn.training.config import TrainConfig
 
 MIN_EXPLAINED, MIN_EXPLAINED_CLASSES = 0.99999, 0.998
 MIN_OOD_SHARE = 0.3
@@ -30,9 +32,8 @@ MIN_CLASSIFIER_STEPS = 200
 # Among 25,000 images of CIFAR-10 and 126 of SVHN these get a weight of 0.96, with plain layers
 # and rows as they are 0.2; labeled-like images 0.003 in place of 0.012.
 PHOTO_RATIO_TRUNK = ResNetTrunk(channels=(64, 128, 256), widths=())
-PHOTO_RATIO_STEPS = 300
+PHOTO_RATIO_STEPS, PHOTO_RATIO_BATCH = 300, 512
 PHOTO_RATIO: dict[str, Any] = {
-    "label_batch": 512,
     "optimiser": "muon",
     "learning_rate": 0.2,
     "momentum": 0.9,
@@ -111,11 +112,23 @@ def _ratio_fitter(context: FitContext) -> DensityRatioFitter:
     if len(task.input_shape) == 1:
         return TreeRatio(context.seeds)
     if _is_photo(context):
-        train = train.replace(steps=min(train.steps, PHOTO_RATIO_STEPS), **PHOTO_RATIO)
-        return NetworkRatio(PHOTO_RATIO_TRUNK, train, *run, task.augmented)
+        trunk, train = _photo_ratio(context.config)
+        return NetworkRatio(trunk, train, *run, task.augmented)
     steps = min(train.steps, max(MIN_CLASSIFIER_STEPS, train.steps // 10))
     train = train.replace(steps=steps, weight_decay=0.05)
     return NetworkRatio(context.config.trunk, train, *run)
+
+
+def _photo_ratio(config: ResolvedConfig) -> tuple[ResNetTrunk, TrainConfig]:
+    """The network that tells photographs apart, no wider than the generator's, and its training."""
+    assert isinstance(config.trunk, ResNetTrunk)
+    widest, train = max(config.trunk.channels), config.train
+    channels = tuple(min(size, widest) for size in PHOTO_RATIO_TRUNK.channels)
+    steps, batch = min(train.steps, PHOTO_RATIO_STEPS), min(train.label_batch, PHOTO_RATIO_BATCH)
+    return (
+        PHOTO_RATIO_TRUNK.replace(channels=channels),
+        train.replace(steps=steps, label_batch=batch, **PHOTO_RATIO),
+    )
 
 
 def _is_photo(context: FitContext) -> bool:
