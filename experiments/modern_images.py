@@ -316,7 +316,7 @@ def tempered_metrics(logits: Tensor, y: Tensor) -> dict[str, float]:
     p = torch.empty_like(logits)
     for half, other in ((0, 1), (1, 0)):
         known = logits[other::2]
-        p[half::2] = logits[half::2] / likeliest_temperature(known, known[None], y[other::2])
+        p[half::2] = logits[half::2] / likeliest_temperature(known[None], y[other::2])
     found = known_metrics(p.softmax(-1), y)
     return {"nll_tempered": found["nll"], "ece_tempered": found["ece"]}
 

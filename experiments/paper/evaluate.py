@@ -82,7 +82,10 @@ def _class_metrics(
 
 
 def _class_scores(posterior: Posterior, x: Tensor, n_draws: int) -> dict[str, Tensor]:
-    """OOD scores and mean probabilities, from the same `n_draws` functions at all rows."""
+    """OOD scores and mean probabilities, from the same `n_draws` functions at all rows.
+
+    Probabilities have the posterior's temperature; scores are of softmax(g) without it.
+    """
     functions = posterior.functions(n_draws, torch.Generator(posterior.device).manual_seed(1))
     chunks = []
     with torch.no_grad():
@@ -95,7 +98,7 @@ def _class_scores(posterior: Posterior, x: Tensor, n_draws: int) -> dict[str, Te
                 "entropy": entropy(mean),
                 "mutual_information": entropy(mean) - entropy(each).mean(0),
                 "logit_variance": logits.var(0).sum(-1),
-                "probabilities": mean,
+                "probabilities": (logits / posterior.temperature).softmax(-1).mean(0),
             }
             chunks.append({name: values.cpu() for name, values in scores.items()})
     return {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}

@@ -158,7 +158,7 @@ class Classifier(ClassifierMixin, Estimator):
         return ClassPrediction(label, p, entr(p).sum(1), sets, score, is_ood)
 
     def sample_proba(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Class probabilities of each function: ``(n, classes, s)``."""
+        """Class probabilities of each function: ``(n, classes, s)``, softmax(g / temperature)."""
         return self._to_samples(self._draws(self._inputs(X), n_samples, as_seed(random_state)))
 
     @in_chunks
@@ -180,13 +180,16 @@ class Classifier(ClassifierMixin, Estimator):
         return to_numpy(rows[reduce_variance(sample_covariance_root(p), n, noise)])
 
     def _ood_scores(self, posterior: Posterior, x: Tensor) -> Array:
-        """The variance of class probabilities over draws, summed over classes."""
+        """The variance of softmax(g) over draws, summed over classes.
+
+        Without the temperature of labels, which sharpens probabilities: that detects fewer rows.
+        """
         draws = (posterior.sample(rows, SCORE_DRAWS, rng=1) for rows in x.split(CHUNK_ROWS))
         scores = [metrics.probability_variance(chunk.cpu().double()) for chunk in draws]
         return to_numpy(torch.cat(scores))
 
     def _to_samples(self, draws: Tensor) -> Array:
-        return np.moveaxis(to_numpy(draws.softmax(-1)), 0, -1)
+        return np.moveaxis(to_numpy((draws / self._posterior.temperature).softmax(-1)), 0, -1)
 
     def _probabilities(self, x: Tensor) -> Array:
         p = to_numpy(self._posterior.probabilities(x).double())

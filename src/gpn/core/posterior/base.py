@@ -8,6 +8,7 @@ million numbers at a time. A method that knows its moments in closed form overri
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import prod
 from typing import Any, TypeVar
 
@@ -35,6 +36,9 @@ class Posterior(ABC):
 
     Random results take `rng`; moments default to a fixed seed, so that two calls agree. Inputs may
     be arrays; results are tensors on the posterior's device.
+
+    A class has the probability softmax(g(x, z) / `temperature`) given a function, as a target has
+    the noise `noise_std`: both belong to labels, and draws are of functions.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Posterior(ABC):
         self.device = device
         self.dtype = dtype
         self.noise_std = None if noise_std is None else float(noise_std)
+        self.temperature = 1.0
         self.checks: dict[str, Diagnostic] = {}
 
     @property
@@ -150,7 +155,7 @@ class Posterior(ABC):
         return low, high
 
     def probabilities(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "n o"]:
-        """E_z[softmax(g(x, z))]: the class probabilities, averaged over `n` draws."""
+        """E_z[softmax(g(x, z) / T)]: the class probabilities, averaged over `n` draws."""
         return self._class_moments(x, n, rng)[0]
 
     def entropy(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "n"]:
@@ -240,7 +245,8 @@ class Posterior(ABC):
         self._require_classes()
         mean = torch.zeros(len(rows), self.n_outputs, device=self.device, dtype=torch.float64)
         mean_entropy = torch.zeros(len(rows), device=self.device, dtype=torch.float64)
-        for _, chunks in self._reduced(rows, n, rng, _class_sums):
+        sums = partial(_class_sums, temperature=self.temperature)
+        for _, chunks in self._reduced(rows, n, rng, sums):
             mean += join_chunks([probabilities for probabilities, _ in chunks]) / n
             mean_entropy += join_chunks([entropies for _, entropies in chunks]) / n
         return mean.to(self.dtype), mean_entropy.to(self.dtype)
@@ -284,9 +290,11 @@ def _mean_and_scatter(draws: Draws) -> Float[Tensor, "2 n o"]:
     return torch.stack([mean, (wide - mean).square().sum(0)])
 
 
-def _class_sums(logits: Draws) -> tuple[Float[Tensor, "n o"], Float[Tensor, "n"]]:
+def _class_sums(
+    logits: Draws, temperature: float
+) -> tuple[Float[Tensor, "n o"], Float[Tensor, "n"]]:
     """Class probabilities and their entropies, summed over the draws."""
-    probabilities = logits.softmax(-1)
+    probabilities = (logits / temperature).softmax(-1)
     return probabilities.sum(0, dtype=torch.float64), entropy(probabilities).sum(0)
 
 

@@ -42,7 +42,7 @@ class GatedPosterior(Posterior):
         super().__init__(
             posterior.signature, posterior.device, posterior.dtype, posterior.noise_std
         )
-        self.inner = posterior
+        self.inner, self.temperature = posterior, posterior.temperature
         self.known = known
         self.prior_variance = prior_variance
 
@@ -150,10 +150,11 @@ class GatedPosterior(Posterior):
         return values
 
     def _prior_entropy(self) -> float:
-        """E H[softmax(g)] of logits g ~ N(0, v₀)."""
+        """E H[softmax(g / T)] of logits g ~ N(0, v₀)."""
         like = torch.zeros((), dtype=torch.float64)
         logits = normal((ENTROPY_DRAWS, self.n_outputs), as_generator(0), like)
-        return float(entropy((logits * self.prior_variance**0.5).softmax(-1)).mean())
+        scale = self.prior_variance**0.5 / self.temperature
+        return float(entropy((logits * scale).softmax(-1)).mean())
 
     def _share(self, x: Any) -> Float[Tensor, "n 1"]:
         with torch.no_grad():

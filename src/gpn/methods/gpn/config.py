@@ -50,10 +50,10 @@ class GPNConfig(Config):
         Share of each label that the data term spreads over all classes (independent anchors, affine
         generator); None is 0, and 0.05 on a `ResNetTrunk`.
     calibration_share
-        Share of the labels that are held out of training, and whose likelihood chooses a
-        temperature for the mean logits (classes, affine generator): smoothed labels make
-        probabilities too cautious. None is 0; on a `ResNetTrunk` 0.01 and at most 500 labels,
-        where that is 100 or more.
+        Share of the labels that are held out of training, and whose likelihood chooses the
+        posterior's temperature (classes, affine generator): smoothed labels make probabilities
+        too cautious. None is 0; on a `ResNetTrunk` 0.01 and at most 500 labels, where that is
+        100 or more.
     pool_weights
         "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
     synthetic_ood

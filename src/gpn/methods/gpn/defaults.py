@@ -306,7 +306,7 @@ def _calibration_share(config: GPNConfig, task: Task, regime: Regime, generator:
         return min(regime.calibration_share, MAX_CALIBRATION_LABELS / n_labels) if wanted else 0.0
     if not task.is_classification or generator != "affine":
         raise ValueError(
-            "a temperature of mean logits is for classes and generator='affine', got "
+            "a temperature of labels is for classes and generator='affine', got "
             f"{'classes' if task.is_classification else 'targets'} and {generator=}; use "
             "calibration_share=0."
         )

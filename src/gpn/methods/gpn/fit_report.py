@@ -81,7 +81,7 @@ class FitReport:
     at_edge
         Hyperparameters that the search for a prior left at the end of their range.
     temperature
-        By which the mean logits were divided after training, chosen by held-out labels.
+        Of labels given functions, chosen by held-out labels.
     jitter, added_jitter
         What joint anchors add to the diagonal of Σ_Ŷ, and what a factor needed beyond that.
     """

@@ -47,15 +47,18 @@ class GPNPosterior(Posterior):
         self.generator = generator.eval().requires_grad_(False)  # noqa: FBT003
         self.config = config
         self.fit_report = fit_report or FitReport()
+        self.temperature = self.fit_report.temperature or 1.0
         self.checks = diagnose(config, self.fit_report)
 
     def functions(self, n: int, rng: torch.Generator) -> FunctionBatch:
         return partial(self.generator, codes=normal((n, self.generator.code_dim), rng, self._like))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The generator's state, and the size of its codes."""
-        size = torch.tensor(self.generator.code_dim)
-        return {**self.generator.state_dict(), "code_dim": size}
+        """The generator's state, the size of its codes, and the temperature unless it is 1."""
+        known = {"code_dim": torch.tensor(self.generator.code_dim)}
+        if self.temperature != 1:
+            known["temperature"] = torch.tensor(self.temperature, dtype=torch.float64)
+        return {**self.generator.state_dict(), **known}
 
     @staticmethod
     def restore(
@@ -65,10 +68,13 @@ class GPNPosterior(Posterior):
         if config.generator == "closed-form":
             return _restored_closed_form(config, signature, tensors)
         state = dict(tensors)
+        temperature = float(state.pop("temperature", torch.tensor(1.0)))
         generator = build_generator(config, signature, int(state.pop("code_dim")), as_generator(0))
         example = next(value for name, value in state.items() if name.endswith("weight"))
         generator.to(example.device, example.dtype).load_state_dict(state)
-        return make_posterior(generator, signature, config)
+        posterior = make_posterior(generator, signature, config)
+        posterior.temperature = temperature
+        return posterior
 
 
 def build_generator(

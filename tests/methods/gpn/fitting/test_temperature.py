@@ -1,8 +1,10 @@
-"""A temperature of the mean logits by held-out labels: it is found, and the prior stays."""
+"""A temperature of labels by held-out ones: it is found, and functions stay as they are."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,9 +12,8 @@ import gpn
 from gpn import metrics
 from gpn.core.types import as_generator
 from gpn.methods.gpn.defaults import resolve
-from gpn.methods.gpn.fitting.build import build
 from gpn.methods.gpn.fitting.context import FitContext
-from gpn.methods.gpn.fitting.temperature import calibrate, hold_out, likeliest_temperature
+from gpn.methods.gpn.fitting.temperature import hold_out, likeliest_temperature
 
 SETTINGS: dict[str, Any] = {
     "anchor": "independent",
@@ -45,18 +46,15 @@ def test_the_temperature_of_drawn_labels_is_found(truth: float) -> None:
     rng = torch.Generator().manual_seed(0)
     mean = 2 * torch.randn(20_000, 5, generator=rng)
     y = torch.multinomial((mean / truth).softmax(-1), 1, generator=rng)[:, 0]
-    draws = mean.expand(3, -1, -1)
-    assert likeliest_temperature(mean, draws, y) == pytest.approx(truth, rel=0.05)
+    assert likeliest_temperature(mean.expand(3, -1, -1), y) == pytest.approx(truth, rel=0.05)
 
 
 def test_draws_of_the_spread_take_part() -> None:
-    """Labels from E_z softmax(b / T + a z), where the spread alone makes labels uncertain."""
+    """Labels from E_z softmax((b + a z) / T), where the spread alone makes labels uncertain."""
     rng = torch.Generator().manual_seed(0)
-    mean = 3 * torch.randn(10_000, 4, generator=rng)
-    noise = 2 * torch.randn(100, 10_000, 4, generator=rng)
-    p = (mean / 0.7 + noise).softmax(-1).mean(0)
-    y = torch.multinomial(p, 1, generator=rng)[:, 0]
-    assert likeliest_temperature(mean, mean + noise, y) == pytest.approx(0.7, rel=0.05)
+    draws = 3 * torch.randn(10_000, 4, generator=rng) + 2 * torch.randn(100, 1, 4, generator=rng)
+    y = torch.multinomial((draws / 0.7).softmax(-1).mean(0), 1, generator=rng)[:, 0]
+    assert likeliest_temperature(draws, y) == pytest.approx(0.7, rel=0.05)
 
 
 def test_held_out_labels_are_not_trained_on() -> None:
@@ -80,20 +78,37 @@ def test_without_a_share_nothing_changes() -> None:
     assert torch.equal(whole.seeds.get_state(), before), "other fits draw what they drew"
 
 
-def test_the_mean_is_divided_and_the_spread_stays() -> None:
-    context, held_out = hold_out(context_of(calibration_share=0.2, label_smoothing=0.3))
-    assert held_out is not None
-    problem = build(context)
-    problem.train()
-    x = torch.cat([held_out.x_obs, 30 * torch.randn(50, 2, generator=as_generator(0))])
-    mean, variance = problem.posterior_of_inputs().moments(x)
-    problem = calibrate(problem, held_out)
-    temperature = problem.report.temperature
-    assert temperature is not None
-    assert temperature < 0.8, "smoothed labels make a network too cautious"
-    after = problem.posterior_of_inputs().moments(x)
-    torch.testing.assert_close(after[0], mean / temperature)
-    torch.testing.assert_close(after[1], variance)
+def test_functions_stay_and_probabilities_change(tmp_path: Path) -> None:
+    """In a file, too: p = E_z softmax(g(x, z) / T) for the same draws of g."""
+    config = gpn.GPNConfig(**SETTINGS, label_smoothing=0.3, calibration_share=0.2)
+    posterior = gpn.GPN(config).fit(blobs(600, 0), rng=0, progress=False)
+    assert posterior.temperature == posterior.fit_report.temperature
+    assert posterior.temperature < 0.8, "smoothed labels make a network too cautious"
+    x = blobs(50, 1).x_obs
+    p = (posterior.sample(x, 1000, rng=0) / posterior.temperature).softmax(-1).mean(0)
+    torch.testing.assert_close(posterior.probabilities(x, 1000, rng=0), p)
+    gpn.save(posterior, tmp_path / "model.gpn")
+    loaded = gpn.load(tmp_path / "model.gpn")
+    assert loaded.temperature == posterior.temperature
+    assert torch.equal(loaded.probabilities(x), posterior.probabilities(x))
+    assert torch.equal(loaded.sample(x, 5, rng=0), posterior.sample(x, 5, rng=0))
+
+
+def test_an_estimator_and_its_draws_agree() -> None:
+    """The mean of `sample_proba` is `predict_proba`; scores do not know the temperature."""
+    config = gpn.GPNConfig(**SETTINGS, label_smoothing=0.3, calibration_share=0.2)
+    task = blobs(600, 0)
+    box = 8 * torch.rand(200, 2, generator=as_generator(0)) - 4
+    model = gpn.GPNClassifier(config, random_state=0)
+    model.fit(task.x_obs.numpy(), task.y_obs.numpy(), X_unlabeled=box.numpy())
+    x = blobs(40, 1).x_obs.numpy()
+    mean = model.sample_proba(x, 4000).mean(-1)
+    np.testing.assert_allclose(mean, model.predict_proba(x), atol=0.05)
+    scores = model.ood_score(x)
+    assert model.posterior_.temperature != 1
+    model.posterior_.temperature = 1.0
+    assert np.abs(model.predict_proba(x) - mean).max() > 0.1
+    np.testing.assert_array_equal(model.ood_score(x), scores)
 
 
 def test_new_rows_are_predicted_better() -> None:

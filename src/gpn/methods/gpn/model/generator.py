@@ -150,12 +150,6 @@ class AffineGenerator(Generator):
         )
         return [(weight[:, 0], bias[:, 0]), (weight[:, 1:].flatten(0, 1), bias[:, 1:].flatten())]
 
-    @torch.no_grad()
-    def divide_mean(self, temperature: float) -> None:
-        """b(x) / temperature in place of b(x); A(x) stays."""
-        for parameter in self._last.parameters():
-            parameter.unflatten(0, (self.n_outputs, self.n_columns))[:, 0] /= temperature
-
     def combine(self, columns: Columns, codes: Codes) -> Functions:
         """b + A z for every code, from columns already computed."""
         return self._combined(columns.permute(2, 0, 1), codes).permute(1, 2, 0)
