@@ -30,6 +30,7 @@ REACHED: tuple[tuple[gpn.Task, dict[str, Any]], ...] = (
     (classes(400, 20), {}),
     (targets(40, 3), {"anchor": "independent"}),
     (classes(400, 3), {}),
+    (targets(12, 2), {"generator": "affine", "prior": gpn.ARDPrior(column_scales=(1.0, 2.0))}),
     (targets(12, 2), {"codes": "learnt", "generator": "concat", "anchor": "independent"}),
 )
 
@@ -68,7 +69,7 @@ def test_a_resolved_configuration_leaves_nothing_open(
     assert (resolved.beta > 0) == photos, "their anchor term has a measured weight"
     assert (resolved.noise_std, resolved.jitter) == (0.0, 0.0)
     row = regime(task, settings)
-    assert resolved.prior == row.prior
+    assert resolved.prior == settings.get("prior", row.prior)
     assert resolved.train == resolved.train.replace(**row.train)
     assert row.trunk in (None, resolved.trunk)
     public = resolved.public()

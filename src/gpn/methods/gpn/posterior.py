@@ -1,5 +1,6 @@
 """The posterior of a fitted GPN: functions x → g(x, z), z ~ N(0, I)."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -68,12 +69,14 @@ class GPNPosterior(Posterior):
         if config.generator == "closed-form":
             return _restored_closed_form(config, signature, tensors)
         state = dict(tensors)
-        temperature = float(state.pop("temperature", torch.tensor(1.0)))
+        temperature = state.pop("temperature", torch.tensor(1.0))
+        if temperature.ndim or not 0 < float(temperature) < math.inf:
+            raise ValueError(f"the temperature must be a positive number, got {temperature}.")
         generator = build_generator(config, signature, int(state.pop("code_dim")), as_generator(0))
         example = next(value for name, value in state.items() if name.endswith("weight"))
         generator.to(example.device, example.dtype).load_state_dict(state)
         posterior = make_posterior(generator, signature, config)
-        posterior.temperature = temperature
+        posterior.temperature = float(temperature)
         return posterior
 
 
