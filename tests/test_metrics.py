@@ -21,6 +21,7 @@ from gpn.metrics import (
     ood_auc,
     ood_aupr,
     ood_fpr95,
+    ood_missed,
     ood_roc,
     probability_variance,
     reliability,
@@ -205,6 +206,14 @@ def test_fpr95_by_hand() -> None:
     inside = torch.cat([torch.full((7,), 0.5), torch.ones(3)])
     assert ood_fpr95(inside, torch.cat([outside, torch.ones(1)])) == pytest.approx(0.3)
     assert ood_fpr95(inside, torch.zeros(20)) == 1.0
+
+
+def test_missed_rows_by_hand() -> None:
+    """A threshold of 19 lets five in a hundred known rows through; 8 of 10 OOD rows exceed it."""
+    inside, outside = torch.arange(20.0).repeat(5), torch.tensor([0.0, 18.0] + [19.5] * 8)
+    assert ood_missed(inside, outside) == pytest.approx(0.2)
+    assert ood_missed(inside, outside, fpr=0.5) == pytest.approx(0.1)
+    assert ood_missed(outside, outside, fpr=0.1) == 1.0
 
 
 def test_gaussian_nll_is_that_of_the_moments() -> None:

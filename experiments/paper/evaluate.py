@@ -110,6 +110,7 @@ def detection(suffix: str, scores_id: Tensor, scores_ood: Tensor) -> dict[str, f
         f"ood_auc{suffix}": metrics.ood_auc(scores_id, scores_ood),
         f"ood_aupr{suffix}": metrics.ood_aupr(scores_id, scores_ood),
         f"ood_fpr95{suffix}": metrics.ood_fpr95(scores_id, scores_ood),
+        f"ood_missed{suffix}": metrics.ood_missed(scores_id, scores_ood),
     }
 
 

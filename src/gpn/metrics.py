@@ -143,6 +143,18 @@ def ood_fpr95(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> 
     return float((scores_id.double() >= threshold).double().mean())
 
 
+def ood_missed(
+    scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"], fpr: float = 0.05
+) -> float:
+    """The share of OOD rows that are missed where a share `fpr` of known rows is flagged.
+
+    With 0.05 it is what OpenOOD and WOODS call FPR95: their positive rows are the known ones.
+    """
+    _labels_and_scores(scores_id, scores_ood)
+    threshold = scores_id.double().quantile(1 - fpr, interpolation="higher")
+    return float((scores_ood.double() <= threshold).double().mean())
+
+
 def _labels_and_scores(scores_id: Tensor, scores_ood: Tensor) -> tuple[Any, Any]:
     """The arguments of scikit-learn's metrics: labels (1 is OOD), then scores."""
     require_shapes(scores_id=(scores_id, "n"), scores_ood=(scores_ood, "m"))
