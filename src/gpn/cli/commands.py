@@ -49,7 +49,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Models that know what they do not know, from few labels and much unlabeled data.",
+    help="Models that know what they do not know, from few labels; unlabeled rows are optional.",
 )
 
 MAX_SHOWN_COLUMNS = 7
@@ -71,9 +71,11 @@ def demo(
 @app.command(epilog="Example: gpn fit labeled.csv --target Tc --unlabeled pool.csv --out tc.gpn")
 def fit(
     labeled: TableFile,
-    target: Annotated[str, typer.Option(help="the column to predict; blank: unlabeled")],
+    target: Annotated[str, typer.Option(help="the column to predict; blank in unlabeled rows")],
     out: Annotated[Path, typer.Option(help="the model file to write")],
-    unlabeled: Annotated[Path | None, typer.Option(help="a table of rows without labels")] = None,
+    unlabeled: Annotated[
+        Path | None, typer.Option(help="a table of unlabeled rows: the pool")
+    ] = None,
     kind: Annotated[str, typer.Option(help="auto, regression or classification")] = "auto",
     drop: Annotated[Columns, typer.Option(help="a column not to read; repeat for more")] = None,
     id_: Annotated[Columns, typer.Option("--id", help="a column that names the rows")] = None,
@@ -87,7 +89,10 @@ def fit(
     seed: Seed = 0,
     keep_rows: Annotated[
         bool,
-        typer.Option("--keep-rows/--forget-rows", help="up to 2,000, for explain and report"),
+        typer.Option(
+            "--keep-rows/--forget-rows",
+            help="store up to 2,000 labeled rows, for explain and report",
+        ),
     ] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -303,13 +308,13 @@ def explain(
     names = [str(one[name].iloc[0]) for name in naming_columns(model, rows)]
     which = f"row {row} ({', '.join(names)})" if names else f"row {row}"
     flag = "is flagged" if score["is_ood"] else "is not flagged"
-    print(f"{which} {flag}: its score is {score['ood_score']:.3g}, the limit {limit:.3g}")
+    print(f"{which} {flag}: its score is {score['ood_score']:.3g}, the threshold {limit:.3g}")
     if shifts:
-        heads = ["column", "value", "near labeled rows", "score with that"]
+        heads = ["column", "value", "near labeled rows", "score with theirs"]
         lines = [
             [s.column, s.value, s.usual, f"{s.score:.3g}"]
             if s.usual is not None
-            else [s.column, s.value, "never seen", ""]
+            else [s.column, f"{s.value} (never seen)", "", ""]
             for s in shifts
         ]
         print_rows(heads, lines)

@@ -383,8 +383,8 @@ def _check_known(table: pd.DataFrame, names: Collection[str]) -> None:
     unknown = [name for name in map(str, names) if name not in table.columns]
     if unknown:
         raise TableError(
-            f"an option must name a column of the table, got {unknown[0]!r}; there are "
-            f"{', '.join(table.columns[:8])}, …{did_you_mean(unknown[0], table.columns)}"
+            f"what is to be dropped, kept or read as dates must be a column, got {unknown[0]!r}; "
+            f"there are {', '.join(table.columns[:8])}, …{did_you_mean(unknown[0], table.columns)}"
         )
 
 

@@ -55,7 +55,8 @@ def _lines(model: TableModel) -> Iterator[tuple[str, str]]:
     elif not model.is_classifier:
         yield what, "from the errors on left-out labels; gpn calibrate guarantees their coverage"
     error = 100 * false_alarm_std(len(estimator.reference_scores_), 0.05)
-    yield "flags", f"rows unlike the labeled ones; of known rows about 5 % (± {error:.1f} %)"
+    mistaken = f"about 5 % (± {error:.1f} %) of known rows by mistake"
+    yield "flags", f"rows unlike the labeled ones, and {mistaken}"
     if record is not None and record.notes:
         yield "columns in detail", "; ".join(record.notes)
     if record is not None and record.warnings:

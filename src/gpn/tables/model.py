@@ -128,8 +128,8 @@ class TableModel:
         x, y = self.encoder.transform(table), target_column(table, self.target)
         if len(x) < MIN_CALIBRATION_ROWS:
             raise TableError(
-                f"a calibration must have at least {MIN_CALIBRATION_ROWS} rows, which 95 % takes, "
-                f"got {len(x)}; label more."
+                f"a calibration must have at least {MIN_CALIBRATION_ROWS} labeled rows, the least "
+                f"for 95 %, got {len(x)}; label more."
             )
         labels = self._labels(y)
         seen = 0.0 if self.record is None else self.record.share_in(x, labels)

@@ -142,7 +142,8 @@ def _refuse_stray_texts(y: pd.Series, is_stray: pd.Series) -> None:
     """Raise where most of a target is numbers, and some cells are not."""
     n_stray = int(is_stray.sum())
     if 0 < n_stray < len(y) / 2:
+        more = f" and {n_stray - 1} more" if n_stray > 1 else ""
         raise TableError(
             f"the target {y.name!r} must be numbers or classes, it is numbers but for "
-            f"{y[is_stray].iloc[0]!r} and {n_stray - 1} other cells; correct or drop those rows."
+            f"{y[is_stray].iloc[0]!r}{more}; correct or empty what is no number."
         )

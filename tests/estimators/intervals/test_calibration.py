@@ -286,5 +286,5 @@ def test_rows_of_the_fit_are_refused(tmp_path: Path) -> None:
     assert "has not seen, got a table that holds 100% of those it learnt from" in result.stderr
     assert not (tmp_path / "c.gpn").exists()
     few = pd.read_csv(others).head(18)
-    with pytest.raises(TableError, match="at least 19 rows, which 95 % takes, got 18"):
+    with pytest.raises(TableError, match="at least 19 labeled rows, the least for 95 %, got 18"):
         gpn.load(model).calibrate(few)
