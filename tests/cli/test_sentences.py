@@ -35,6 +35,27 @@ def test_suggestions_name_their_rows(run: Command, tables: Path) -> None:
     assert explained.startswith("row 3 (n3) is ")
 
 
+def test_suggestions_that_are_flagged_are_said(run: Command, tables: Path) -> None:
+    """A typing error is what a model knows least of."""
+    run(*FIT)
+    pool = pd.read_csv("pool.csv")
+    pool.loc[5, "size"] = 900.0
+    pool.to_csv("pool.csv", index=False)
+    found = done(run("suggest", "m.gpn", "pool.csv", "-n", len(pool), "--json"))
+    assert found["is_ood"][found["rows"].index(5)]
+    assert "of these are flagged" in run("suggest", "m.gpn", "pool.csv", "-n", len(pool)).stderr
+
+
+def test_a_few_rows_of_the_fit_are_refused_for_a_calibration(run: Command, tables: Path) -> None:
+    """They are a small share of the fit, but all that there is to calibrate with."""
+    run(*FIT)
+    seen = pd.read_csv("labeled.csv").dropna(subset="yield").head(25)
+    seen.to_csv("seen.csv", index=False)
+    refused = run("calibrate", "m.gpn", "seen.csv", "--out", "c.gpn")
+    assert refused.exit_code == 1
+    assert "shares 100% with those it learnt from" in " ".join(refused.stderr.split())
+
+
 def test_a_prediction_says_how_many_flags_are_usual(run: Command, tables: Path) -> None:
     run(*FIT)
     usual = run(*PREDICT, "--fpr", "0.1")

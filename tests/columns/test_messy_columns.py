@@ -11,6 +11,7 @@ from gpn.columns.column_types import TableError
 from gpn.columns.encoder import TableEncoder, UnseenWarning
 from gpn.columns.frames import ColumnsWarning
 from gpn.columns.number_texts import parse_number, with_unit
+from gpn.tables.target import is_class
 
 N = 90
 DAYS = pd.date_range("2012-01-20", periods=N)
@@ -215,7 +216,7 @@ def test_another_value_of_a_constant_column_is_unseen() -> None:
 def test_columns_are_dropped_by_name() -> None:
     encoder = TableEncoder.fit(table(b=np.arange(N) % 7), drop=["b"])
     assert encoder.names == ["a"]
-    with pytest.raises(TableError, match="must name a column of the table, got 'c'"):
+    with pytest.raises(TableError, match="must be a column, got 'c'"):
         TableEncoder.fit(table(), drop=["c"])
 
 
@@ -243,3 +244,14 @@ def test_missing_cells_that_the_fit_had_not_give_a_warning() -> None:
     encoder.transform(table)
     with pytest.warns(ColumnsWarning, match="'size' has missing cells.* its median, 9.5"):
         encoder.transform(table.assign(size=np.nan))
+
+
+@pytest.mark.parametrize("stray", ["?", "-", "broken"])
+def test_decimal_commas_are_refused_in_spite_of_a_stray_cell(stray: str) -> None:
+    rng = np.random.default_rng(0)
+    texts = [f"{number:.2f}".replace(".", ",") for number in rng.normal(20, 5, 150)]
+    texts[7] = stray
+    with pytest.raises(TableError, match="gpn fit --decimal ,"):
+        TableEncoder.fit(pd.DataFrame({"heat": texts, "y": rng.normal(size=150)}), "y")
+    with pytest.raises(TableError, match="gpn fit --decimal ,"):
+        is_class(pd.Series(texts, name="y"))

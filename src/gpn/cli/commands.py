@@ -368,16 +368,19 @@ def suggest(
     if out is not None:
         with table_writer(out) as write:
             write(chosen)
+    flagged = model.predict(chosen)["is_ood"].tolist()
     names = naming_columns(model, rows)
     shown = chosen[[*names, *(name for name in model.encoder.names if name not in names)]]
     if opened.as_json:
         values = shown.astype(object).where(shown.notna(), None).map(_plain).to_dict("records")
-        opened.print({"rows": picked, "values": values})
+        opened.print({"rows": picked, "values": values, "is_ood": flagged})
         return
     texts = shown.iloc[:, :MAX_SHOWN_COLUMNS].astype(object).fillna("").astype(str)
     cells = [[str(i), *row] for i, row in zip(picked, texts.to_numpy(), strict=True)]
     print_rows(["row", *map(str, texts.columns)], cells)
     opened.note(_row_numbers(table, picked[0]))
+    if any(flagged):
+        opened.note(f"{sum(flagged)} of these are flagged; gpn explain says why, before you label")
     if out is not None:
         opened.note(f"{counted(len(picked), 'row')} in {out}")
 

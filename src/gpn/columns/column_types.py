@@ -21,7 +21,12 @@ from gpn.columns.dates import (
     is_written,
     parse_dates,
 )
-from gpn.columns.number_texts import common_unit, is_missing_text, parse_number
+from gpn.columns.number_texts import (
+    MAX_STRAY_SHARE,
+    common_unit,
+    is_missing_text,
+    parse_number,
+)
 
 MISSING, OTHER = "(missing)", "(other)"
 MAX_CATEGORIES = 100
@@ -176,12 +181,15 @@ def are_codes(texts: set[str], n_rows: int) -> bool:
 
 
 def refuse_decimal_commas(column: pd.Series) -> None:
-    """Raise where texts would be numbers if their commas were points."""
-    known = column.dropna()
-    if not is_text(known) or known.nunique() < MIN_UNIQUE_VALUES:
+    """Raise where texts would be numbers if their commas were points, but for a few cells."""
+    known = known_texts(column) if is_text(column.dropna()) else None
+    if known is None or known.nunique() < MIN_UNIQUE_VALUES:
         return
-    if all(matches(known, DECIMAL_COMMA)) and any(matches(known, NOT_A_PAIR)):
-        first = next(text for text in known.tolist() if "," in text)
+    written = [text for text in known if re.fullmatch(DECIMAL_COMMA, text)]
+    if len(written) < (1 - MAX_STRAY_SHARE) * len(known):
+        return
+    if any("," in text and re.fullmatch(NOT_A_PAIR, text) for text in written):
+        first = next(text for text in written if "," in text)
         raise TableError(
             f"column {column.name!r} must hold numbers with a decimal point, got {first!r}; "
             "use gpn fit --decimal , or read the table with pandas.read_csv(..., decimal=',')."

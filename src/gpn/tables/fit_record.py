@@ -37,16 +37,19 @@ class FitRecord:
     summary: dict[str, Any] = field(default_factory=dict)
 
     def share_in(self, x: Rows, y: Rows) -> float:
-        """The share of the stored rows that are among these.
+        """The share of the stored rows that are among these, or of these among the stored ones.
 
-        0 where none is stored, or where they repeat each other, as those of few categories do.
+        The larger one counts: a few of many rows of the fit are rows of the fit. 0 where none is
+        stored, or where they repeat each other, as those of few categories do.
         """
         if self.x is None or self.y is None:
             return 0.0
-        stored, others = _as_bytes(self.x, self.y), set(_as_bytes(x, y))
-        if len(set(stored)) < MIN_DISTINCT_SHARE * len(stored):
+        stored, others = _as_bytes(self.x, self.y), _as_bytes(x, y)
+        known, asked = set(stored), set(others)
+        if len(known) < MIN_DISTINCT_SHARE * len(stored):
             return 0.0
-        return sum(row in others for row in stored) / len(stored)
+        shares = (sum(row in asked for row in stored), sum(row in known for row in others))
+        return max(shares[0] / len(stored), shares[1] / max(1, len(others)))
 
     def to_dict(self) -> dict[str, Any]:
         """What the header of a model file holds."""

@@ -37,7 +37,7 @@ from gpn.tables.target import has_labels, is_class, split_unlabeled, target_colu
 Array = NDArray[Any]
 
 MIN_CALIBRATION_ROWS = fewest_rows(0.95)
-MAX_SHARE_SEEN = 0.5  # of the stored labeled rows, in a table to calibrate with
+MAX_SHARE_SEEN = 0.5  # of the rows to calibrate with, or of the stored labeled rows
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ class TableModel:
         seen = 0.0 if self.record is None else self.record.share_in(x, labels)
         if seen > MAX_SHARE_SEEN:
             raise TableError(
-                "a calibration must be by rows that the fit has not seen, got a table that holds "
-                f"{seen:.0%} of those it learnt from; keep some labeled rows out of gpn fit."
+                "a calibration must be by rows that the fit has not seen, got a table that shares "
+                f"{seen:.0%} with those it learnt from; keep some labeled rows out of gpn fit."
             )
         target_x = None if target_rows is None else self.encoder.transform(target_rows)
         self.estimator.calibrate(x, np.asarray(y) if self.is_classifier else labels, target_x)

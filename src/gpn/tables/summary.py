@@ -80,6 +80,11 @@ def behind_baseline(summary: dict[str, Any]) -> str | None:
             f"{r2:.3f} where ridge regression has {ridge_r2:.3f}; drop "
             "columns that say little, or use ridge regression."
         )
+    if r2 <= 0:
+        return (
+            "a fit should predict left-out labels better than their mean does, got an R² of "
+            f"{r2:.3f}; label more rows, or use columns that say more."
+        )
     if summary.get("nll", -np.inf) > summary.get("majority_nll", np.inf):
         return (
             "a fit should predict left-out labels better than the shares of the classes do, got an "

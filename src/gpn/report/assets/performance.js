@@ -19,7 +19,8 @@
   });
 
   const points = () => {
-    const p = data.points, range = ends([...p.true, ...p.predicted]);
+    const p = data.points, known = p.true.map((_, i) => i).filter((i) => !p.flagged[i]);
+    const range = ends([...p.true, ...p.predicted, ...pick(p.low, known), ...pick(p.high, known)]);
     const bars = p.true.length <= 300 ? 0.45 : 0.15;
     const traces = sets(p).flatMap((set) => {
       const x = [], y = [];
