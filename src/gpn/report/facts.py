@@ -73,7 +73,7 @@ def _lines(model: TableModel) -> Iterator[tuple[str, str]]:
     n_known = len(estimator.reference_scores_)
     yield "known rows that set the threshold", f"{n_known:,}"
     error = 100 * false_alarm_std(n_known, 0.05)
-    yield "false alarms at the usual threshold", f"5 % ± {error:.1f} % from data set to data set"
+    yield "false alarms at the usual threshold", f"5 % of known rows, give or take {error:.1f} %"
     if estimator.detector_ is not None and record is not None and record.unlabeled is not None:
         yield "unlabeled rows in the detector", pool_sentence(estimator.detector_.pool)
     calibration = estimator.calibration_scores_

@@ -1,4 +1,4 @@
-"""A posterior that is the prior at rows that are unlike the labeled ones.
+"""A posterior that is as unsure as the prior at rows that are unlike the labeled ones.
 
 With s(x) = P(known | x), the values at a row are a mixture of two distributions,
 
