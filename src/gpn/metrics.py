@@ -151,6 +151,8 @@ def ood_missed(
     With 0.05 it is what OpenOOD and WOODS call FPR95: their positive rows are the known ones.
     """
     _labels_and_scores(scores_id, scores_ood)
+    if not 0 < fpr < 1:
+        raise ValueError(f"fpr must lie strictly between 0 and 1, got {fpr}; 0.05 is usual.")
     threshold = scores_id.double().quantile(1 - fpr, interpolation="higher")
     return float((scores_ood.double() <= threshold).double().mean())
 

@@ -61,6 +61,8 @@ METRICS: list[Case] = [
     (metrics.ood_roc, (FLAT[:0], FLAT), r"scores_id must have the shape \(n\) with no 0, got \(0,"),
     (metrics.ood_aupr, (NAN, FLAT), r"scores_id must be finite, got NaN"),
     (metrics.ood_fpr95, (FLAT, NAN), r"scores_ood must be finite, got NaN"),
+    (metrics.ood_missed, (NAN, FLAT), r"scores_id must be finite, got NaN"),
+    (metrics.ood_missed, (FLAT, FLAT, 1.5), r"fpr must lie strictly between 0 and 1, got 1.5"),
     (metrics.gaussian_nll, (DRAWS, FLAT), wants("targets", "n, o", "4,")),
     (metrics.gaussian_nll, (DRAWS, ROWS, -1.0), r"noise_std must not be negative, got -1"),
     (metrics.class_nll, (LAW, CLASSES + 1), r"from 0 to 1, got torch.int64 from 1 to 2"),

@@ -283,7 +283,7 @@ def test_rows_of_the_fit_are_refused(tmp_path: Path) -> None:
     model, others, seen = tables("yield", tmp_path)
     result = run("calibrate", model, seen, "--out", tmp_path / "c.gpn")
     assert result.exit_code == 1
-    assert "has not seen, got a table that holds 100% of those it learnt from" in result.stderr
+    assert "has not seen, got a table that shares 100% with those it learnt from" in result.stderr
     assert not (tmp_path / "c.gpn").exists()
     few = pd.read_csv(others).head(18)
     with pytest.raises(TableError, match="at least 19 labeled rows, the least for 95 %, got 18"):
