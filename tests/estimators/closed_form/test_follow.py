@@ -81,3 +81,5 @@ def test_scales_must_be_as_many_as_columns() -> None:
     trunk = gpn.MLPTrunk(column_scales=(1.0, 2.0))
     with pytest.raises(ValueError, match="column_scales must be a number for each of 3 columns"):
         trunk.features((3,), as_generator(0))
+    with pytest.raises(ValueError, match="column_scales must be positive numbers"):
+        gpn.MLPTrunk(column_scales=(0.0, 1.0))

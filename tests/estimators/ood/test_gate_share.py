@@ -80,7 +80,7 @@ def test_each_kind_of_trees_counts_as_far_as_unseen_rows_confirm_it() -> None:
     known, unknown = (Odds(np.zeros(4000), odds) for odds in (labels, pool))
     found = PoolOdds.fit(known, unknown)
     assert found is not None
-    np.testing.assert_allclose(found.slopes, [2.0, 1.0, 0.0], atol=0.15)
+    np.testing.assert_allclose(found.coefficients, [2.0, 1.0, 0.0], atol=0.15)
     assert found.auc > auc(labels[0], pool[0])
     assert PoolOdds.restored(found.stored()) == replace(found, sureness=SURE)
 

@@ -1,6 +1,7 @@
 """Trunks: features of x, then hidden layers."""
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
@@ -70,6 +71,10 @@ class MLPTrunk(Trunk):
             raise ValueError(
                 "a trunk must have Fourier features or ramps, not both, got "
                 f"fourier={self.fourier} and ramps={self.ramps}; set one of them to 0."
+            )
+        if not all(0 < scale < math.inf for scale in self.column_scales or ()):
+            raise ValueError(
+                f"column_scales must be positive numbers, got {self.column_scales!r:.200}."
             )
 
     def features(self, input_shape: tuple[int, ...], rng: torch.Generator) -> tuple[nn.Module, int]:

@@ -104,7 +104,7 @@ class Member:
     """What was learnt without two parts of the labels.
 
     pool_trees and pool_boosting tell pool rows from labels. Extremely randomised trees are better
-    where pool rows lie elsewhere, boosted ones where few columns tell; older files have no latter.
+    where pool rows lie elsewhere, boosted ones where few columns tell; older files lack them.
     """
 
     distances: Distances

@@ -3,7 +3,8 @@
 A pool is often a mixture of rows like the labels and of others, and may be like the labels
 altogether, or hold outliers that the score knows without it. So its trees are only used where the
 score with them tells unseen pool rows from unseen labels better than the score without them. The
-log odds of both kinds of trees are added with the slopes that fit these rows best, none below 0.
+log odds of both kinds of trees are added, with the coefficients that fit these rows best, none of
+them below 0.
 """
 
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ class Odds:
 
 @dataclass(frozen=True)
 class PoolOdds:
-    """The calibrated log odds of a pool row, Σ_k slope_k · odds of trees of kind k + intercept.
+    """The calibrated log odds of a pool row, Σ_k coefficient_k · odds_k + intercept.
 
     auc: of unseen labels against unseen pool rows. typical: what 95 % of unseen labels do not
     exceed, or 0 where that is less; only what exceeds it makes a row unknown. unlike_share: of
@@ -50,7 +51,7 @@ class PoolOdds:
     by which the AUC of the score grows with the pool, which a fit remembers and no file holds.
     """
 
-    slopes: tuple[float, ...]
+    coefficients: tuple[float, ...]
     intercept: float
     auc: float
     typical: float
@@ -58,8 +59,8 @@ class PoolOdds:
     sureness: float = SURE
 
     def stored(self) -> tuple[float, ...]:
-        """What a file holds; `restored` reads it, and files of one slope."""
-        first, *others = self.slopes
+        """What a file holds; `restored` reads it, and files of one coefficient."""
+        first, *others = self.coefficients
         return first, self.intercept, self.auc, self.typical, self.unlike_share, *others
 
     @classmethod
@@ -70,8 +71,8 @@ class PoolOdds:
     @classmethod
     def fit(cls, labels: "Odds", pool: "Odds") -> "PoolOdds | None":
         """By logistic regression on rows that the trees have not seen; None: no gain."""
-        slopes, intercept = _logistic(labels.of_pool, pool.of_pool)
-        of_labels, of_pool = (slopes @ odds.of_pool + intercept for odds in (labels, pool))
+        coefficients, intercept = _logistic(labels.of_pool, pool.of_pool)
+        of_labels, of_pool = (coefficients @ odds.of_pool + intercept for odds in (labels, pool))
         area = auc(of_labels, of_pool)
         error = np.sqrt((1 / len(of_labels) + 1 / len(of_pool)) / 12)
         if area <= 0.5 + SURE * error:
@@ -79,7 +80,7 @@ class PoolOdds:
         limit = float(np.quantile(of_labels, TYPICAL))
         beyond = float(np.mean(of_pool > limit))
         unlike_share = max(beyond - (1 - TYPICAL), 0.0) / TYPICAL  # known rows exceed it, too
-        found = cls(tuple(slopes.tolist()), intercept, area, max(limit, 0.0), unlike_share)
+        found = cls(tuple(coefficients.tolist()), intercept, area, max(limit, 0.0), unlike_share)
         gain, error = auc_gain((labels.outlier, pool.outlier), (found(labels), found(pool)))
         return replace(found, sureness=gain / error) if gain > SURE * error else None
 
@@ -93,24 +94,24 @@ class PoolOdds:
         is unknown: these then count less.
         """
         weight = min(0.0, float(np.log((1 - self.auc + 1e-3) / EASY)))
-        trees = np.einsum("k,...kn->...n", np.array(self.slopes), of_pool)
+        trees = np.einsum("k,...kn->...n", np.array(self.coefficients), of_pool)
         in_pool = trees + self.intercept - self.typical
         both: Rows = np.logaddexp(outlier + weight, in_pool)
         return both
 
 
 def _logistic(labels: Rows, pool: Rows) -> tuple[Rows, float]:
-    """Slopes and intercept of the log odds of a pool row; a kind of trees that misleads has 0."""
+    """Of the log odds of a pool row: coefficients, 0 where trees mislead, and the intercept."""
     odds = np.concatenate([labels, pool], axis=1).T
     is_pool = np.repeat([0, 1], [labels.shape[1], pool.shape[1]])
-    slopes, used = np.zeros(odds.shape[1]), np.ones(odds.shape[1], dtype=bool)
+    coefficients, used = np.zeros(odds.shape[1]), np.ones(odds.shape[1], dtype=bool)
     while used.any():
         line = LogisticRegression(class_weight="balanced").fit(odds[:, used], is_pool)
         if (line.coef_[0] >= 0).all():
-            slopes[used] = line.coef_[0]
-            return slopes, float(line.intercept_[0])
+            coefficients[used] = line.coef_[0]
+            return coefficients, float(line.intercept_[0])
         used[np.flatnonzero(used)[line.coef_[0].argmin()]] = False
-    return slopes, 0.0
+    return coefficients, 0.0
 
 
 def unlike_labels(labels: Rows, pool: Rows, count: int, rng: np.random.Generator) -> Rows | None:

@@ -33,8 +33,9 @@ class GPNConfig(Config):
     generator
         "closed-form": a prior with a scale per column, conditioned on the labels by linear
         algebra, without training (tables; of classes by Laplace's approximation). "affine": a
-        network b(x) + A(x) z, moments in closed form. "concat": the paper's network. "auto" is
-        "closed-form" under an `ARDPrior` of tables where nothing is set that only a network has,
+        network b(x) + A(x) z, moments in closed form; under an `ARDPrior`, which `GPNRegressor`
+        then learns, it is trained to follow the closed form. "concat": the paper's network. "auto"
+        is "closed-form" under an `ARDPrior` of tables where nothing is set that only a network has,
         else "affine".
     target_noise, noise_std
         One fixed N(0, noise_std²) draw per label and anchor; noise_std None is learnt wherever

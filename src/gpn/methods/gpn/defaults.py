@@ -89,17 +89,15 @@ FOLLOWED: dict[str, Any] = {
     "learning_rate": 2e-3,
 }
 DETECT: dict[str, Any] = {"learning_rate": 1e-3, "weight_decay": 0.3}
-PHOTO: dict[str, Any] = {
-    "label_batch": 1024,
-    "pool_batch": 128,
+MUON: dict[str, Any] = {  # of a residual network on photographs
     "optimiser": "muon",
     "learning_rate": 0.2,
     "momentum": 0.9,
     "weight_decay": 5e-4,
     "schedule": "linear",
     "averaging": 0.04,
-    "precision": "bf16",
 }
+PHOTO: dict[str, Any] = {**MUON, "label_batch": 1024, "pool_batch": 128, "precision": "bf16"}
 WIDE_TARGETS: dict[str, Any] = {
     "trunk": MLPTrunk(widths=(512, 512), activation="relu", dropout=0.15, ramps=12),
     "prior": MLPPrior(prior_variance=(40.0, 6.0)),

@@ -1,7 +1,6 @@
 """What a fit computes before training: stored pool rows, the prior's axes there, pool weights."""
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -11,6 +10,7 @@ from gpn.core.networks.trunks import ResNetTrunk
 from gpn.core.priors.spectral import SpectralAxes, StretchedAxes, spectral_axes
 from gpn.core.types import Inputs, as_generator
 from gpn.methods.gpn.config import ResolvedConfig
+from gpn.methods.gpn.defaults import MUON
 from gpn.methods.gpn.fitting.context import FitContext, PriorBasis
 from gpn.methods.gpn.pool.density_ratio import DensityRatioFitter, NetworkRatio, TreeRatio
 from gpn.methods.gpn.pool.mixture import MIN_WEIGHT, PoolWeights, mixture_weights
@@ -33,14 +33,6 @@ MIN_CLASSIFIER_STEPS = 200
 # and rows as they are 0.2; labeled-like images 0.003 in place of 0.012.
 PHOTO_RATIO_TRUNK = ResNetTrunk(channels=(64, 128, 256), widths=())
 PHOTO_RATIO_STEPS, PHOTO_RATIO_BATCH = 300, 512
-PHOTO_RATIO: dict[str, Any] = {
-    "optimiser": "muon",
-    "learning_rate": 0.2,
-    "momentum": 0.9,
-    "weight_decay": 5e-4,
-    "schedule": "linear",
-    "averaging": 0.04,
-}
 
 
 def prior_basis(context: FitContext) -> PriorBasis:
@@ -127,7 +119,7 @@ def _photo_ratio(config: ResolvedConfig) -> tuple[ResNetTrunk, TrainConfig]:
     steps, batch = min(train.steps, PHOTO_RATIO_STEPS), min(train.label_batch, PHOTO_RATIO_BATCH)
     return (
         PHOTO_RATIO_TRUNK.replace(channels=channels),
-        train.replace(steps=steps, label_batch=batch, **PHOTO_RATIO),
+        train.replace(steps=steps, label_batch=batch, **MUON),
     )
 
 
