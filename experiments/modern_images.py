@@ -58,6 +58,7 @@ TASK = "cifar10-modern"
 AUGMENT = data.FlipAndShift(cutout=12, padding="reflect")
 WILD_LABELS = 25_000
 CHUNK_ROWS = 1000
+START_UP_STEPS = 10
 CONFIG = GPNConfig(trunk=ResNetTrunk())
 DROPOUT = 0.2
 EXPOSURE = 0.5  # the weight of uniform classes in Outlier Exposure (Hendrycks et al. 2019)
@@ -91,11 +92,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--steps", type=int, help="for a trial of a few steps")
     options = parser.parse_args(arguments)
+    start_up(options)
     for method, runs in in_time(planned(options), options):
         if not options.valid and options.steps is None:
             _write(method, runs)
     if "ensemble" in options.methods and not options.valid:
         write_ensemble(options)
+
+
+def start_up(options: argparse.Namespace) -> None:
+    """A fit of a few steps, before any is timed: a process's first one loads torch's modules and
+    kernels, and chooses convolutions. Its seconds are printed."""
+    if not torch.cuda.is_available():
+        return
+    few = argparse.Namespace(**{**vars(options), "steps": START_UP_STEPS})
+    for method in ("gpn", "plain"):
+        split = split_of(method, 0, options)
+        config, start = shortened(CONFIG, split, few), time.perf_counter()
+        if method == "gpn":
+            GPN(config).fit(split.task, rng=0, progress=False)
+        else:
+            fit_plain(split, config, 0, exposed=False)
+        print(f"start-up of {method}: {seconds_since(start):.1f} s", flush=True)
 
 
 def planned(options: argparse.Namespace) -> list[Run]:

@@ -18,6 +18,7 @@ from gpn.metrics import (
     interval_width,
     joint_w2,
     marginal_w2,
+    mutual_information,
     ood_auc,
     ood_aupr,
     ood_fpr95,
@@ -103,6 +104,20 @@ def test_probability_variance_is_zero_for_agreement_and_one_for_two_sure_opposit
     agreeing = sure[:1].expand(2, -1)
     logits = torch.stack([sure, agreeing], dim=1)
     assert probability_variance(logits).tolist() == pytest.approx([1.0, 0.0])
+
+
+def test_mutual_information_is_zero_for_agreement_and_log_two_for_two_sure_opposites() -> None:
+    sure = torch.tensor([50.0, -50.0]).double()
+    logits = torch.stack([torch.stack([sure, sure]), torch.stack([sure, -sure])])
+    assert mutual_information(logits).tolist() == pytest.approx([0.0, math.log(2)], abs=1e-9)
+
+
+def test_mutual_information_sees_improbable_classes_that_variance_hardly_sees() -> None:
+    """Draws with p = (1 − ε)/ε of a class: the variance is of order ε², the information of ε."""
+    rare = torch.tensor([0.0, -20.0]), torch.tensor([0.0, math.log(1e-3)])
+    logits = torch.stack(rare)[:, None].double()
+    assert float(probability_variance(logits)) < 2e-6
+    assert float(mutual_information(logits)) == pytest.approx(0.5e-3 * math.log(2), rel=0.01)
 
 
 def test_probability_variance_ignores_what_softmax_ignores() -> None:

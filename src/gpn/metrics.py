@@ -118,6 +118,23 @@ def probability_variance(logits: Draws) -> Float[Tensor, "n"]:
     return logits.softmax(-1).var(0).sum(-1)
 
 
+def mutual_information(logits: Draws) -> Float[Tensor, "n"]:
+    """H[E_s p] − E_s H[p] in nats, p = softmax(logits): of class and function, an OOD score.
+
+    It counts what draws say of improbable classes, too, which variance hardly sees.
+    """
+    require_shapes(logits=(logits, "s n o"))
+    each = logits.softmax(-1)
+    mean = torch.special.entr(each.mean(0)).sum(-1)
+    return (mean - torch.special.entr(each).sum(-1).mean(0)).clamp_min(0.0)
+
+
+CLASS_OOD_SCORES = {
+    "variance": probability_variance,
+    "mutual information": mutual_information,
+}
+
+
 def ood_auc(scores_id: Float[Tensor, "n"], scores_ood: Float[Tensor, "m"]) -> float:
     """AUROC: the probability that an OOD row scores above an in-distribution one."""
     return float(roc_auc_score(*_labels_and_scores(scores_id, scores_ood)))

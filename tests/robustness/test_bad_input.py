@@ -56,6 +56,7 @@ METRICS: list[Case] = [
     (metrics.band_coverage, (ROWS, FLAT, ROWS, ROWS), wants("std", "n, o", "4,")),
     (metrics.total_variation, (LAW, LAW[:, :1]), r"o = 2 as in probabilities, got \(4, 1\)"),
     (metrics.probability_variance, (ROWS,), wants("logits", "s, n, o", "4, 2")),
+    (metrics.mutual_information, (ROWS,), wants("logits", "s, n, o", "4, 2")),
     (metrics.ood_auc, (FLAT, ROWS), wants("scores_ood", "m", "4, 2")),
     (metrics.ood_auc, (FLAT, NAN), r"scores_ood must be finite, got NaN .* among 2"),
     (metrics.ood_roc, (FLAT[:0], FLAT), r"scores_id must have the shape \(n\) with no 0, got \(0,"),

@@ -397,8 +397,8 @@ class Estimator(BaseEstimator):
         For tables it is the probability that a row is an outlier, if about a tenth of all rows
         were: by its columns and, of a regressor, by how probable a label beyond all labels is. It
         is 1 − 1/distance far away, so that rows keep their order up to distances of 10¹⁵. For
-        images, and for fewer than eight labels, it is the posterior's deviation (of classes: the
-        variance of probabilities).
+        images, and for fewer than eight labels, it is the posterior's deviation; of classes, the
+        mutual information of class and function (of other methods: the variance of probabilities).
         """
         return self._scores(self._inputs(X))
 

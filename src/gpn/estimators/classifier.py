@@ -1,6 +1,8 @@
 """Classifiers: classes of any kind, numbers or texts."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,6 +22,7 @@ from gpn.core.posterior.base import Posterior, sample_covariance_root
 from gpn.core.posterior.softmax import softmax_draws, softmax_moments
 from gpn.core.priors.ard import ARDPrior
 from gpn.core.task import Task
+from gpn.core.types import Draws
 from gpn.estimators.active_learning import reduce_variance
 from gpn.estimators.base import Array, Estimator, NamedMethod, as_seed, loadable, to_numpy
 from gpn.estimators.chunks import in_chunks
@@ -60,9 +63,11 @@ class Classifier(ClassifierMixin, Estimator):
 
     Attributes after `fit`, in addition to those of `Estimator`
         classes_: the classes, sorted.
+        ood_measure_: the `ood_score` without a detector, a key of `metrics.CLASS_OOD_SCORES`.
     """
 
     classes_: Array
+    ood_measure_: str = "variance"
 
     def fit(
         self,
@@ -180,13 +185,13 @@ class Classifier(ClassifierMixin, Estimator):
         return to_numpy(rows[reduce_variance(sample_covariance_root(p), n, noise)])
 
     def _ood_scores(self, posterior: Posterior, x: Tensor) -> Array:
-        """The variance of softmax(g) over draws, summed over classes.
+        """`ood_measure_` of softmax(g).
 
         Without the temperature of labels, which sharpens probabilities: that detects fewer rows.
         """
+        measure = metrics.CLASS_OOD_SCORES[self.ood_measure_]
         draws = (posterior.sample(rows, SCORE_DRAWS, rng=1) for rows in x.split(CHUNK_ROWS))
-        scores = [metrics.probability_variance(chunk.cpu().double()) for chunk in draws]
-        return to_numpy(torch.cat(scores))
+        return to_numpy(torch.cat([measure(chunk.cpu().double()) for chunk in draws]))
 
     def _to_samples(self, draws: Tensor) -> Array:
         return np.moveaxis(to_numpy((draws / self._posterior.temperature).softmax(-1)), 0, -1)
@@ -259,7 +264,7 @@ class GPNClassifier(GPNOptions, Classifier):
         n_classes: int | None = None,
         checkpoint: CheckpointLike = None,
     ) -> None:
-        self.mean_ = None
+        self.mean_, self.ood_measure_ = None, "mutual information"
         check_class_mean(self.mean)
         if not self._is_closed_form(X, has_pool=X_unlabeled is not None):
             super()._fit(X, y, X_unlabeled, n_classes=n_classes, checkpoint=checkpoint)
@@ -286,7 +291,8 @@ class GPNClassifier(GPNOptions, Classifier):
             task = Task(x, labels, n_classes=n_classes)
             self.posterior_ = method.fit(task, rng=seed, progress=False)
         fit = Fit(method, self.posterior_, task, seed, self._ood_scores)
-        self._finish(fit, left_out_scores, np.arange(0))
+        rule = partial(left_out_scores, measure=metrics.CLASS_OOD_SCORES[self.ood_measure_])
+        self._finish(fit, rule, np.arange(0))
 
     def _finish(self, fit: Fit, rule: ThresholdRule, unseen: Array) -> None:
         found = getattr(self.posterior_, "fit_report", None)
@@ -307,14 +313,14 @@ class GPNClassifier(GPNOptions, Classifier):
         return torch.cat([x, torch.from_numpy(self.mean_.predict(X)).to(x)], dim=1)
 
 
-def left_out_scores(fit: Fit) -> Array:
-    """The variance of class probabilities at each label, given all others."""
+def left_out_scores(fit: Fit, measure: Callable[[Draws], Tensor]) -> Array:
+    """The measure at each label, given all others."""
     assert isinstance(fit.posterior, GPNPosterior)
     unseen = fit.posterior.fit_report.unseen
     assert unseen is not None
     chunks = zip(unseen.mean.split(CHUNK_ROWS), unseen.variance.split(CHUNK_ROWS), strict=True)
-    variances = [softmax_draws(*chunk).var(0).sum(1).cpu() for chunk in chunks]
-    return to_numpy(torch.cat(variances))
+    scores = [measure(softmax_draws(*chunk).log()).cpu() for chunk in chunks]
+    return to_numpy(torch.cat(scores))
 
 
 @loadable

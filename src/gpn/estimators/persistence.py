@@ -32,6 +32,7 @@ from gpn.estimators.ood.detector import Detector
 from gpn.estimators.ood.label_range import LabelRange
 from gpn.estimators.scaling import Scale
 from gpn.methods.gpn import GPNConfig
+from gpn.metrics import CLASS_OOD_SCORES
 from gpn.saving.encoding import decode, decode_settings, encode
 from gpn.saving.format import SavedModel, restore_posterior
 from gpn.saving.validation import are_texts, as_model_error, check, finite_array
@@ -90,6 +91,7 @@ def _fields(model: Any) -> dict[str, Any]:
         "features": None if names is None else [str(name) for name in names],
         "classes": None if classes is None else classes.tolist(),
         "dtype": None if classes is None else _dtype(classes),
+        "ood_measure": getattr(model, "ood_measure_", None),
         "targets": getattr(model, "n_targets_", None),
         "flat": getattr(model, "_flat", None),
     }
@@ -234,6 +236,10 @@ def _restored(fields: dict[str, Any], posterior: Posterior, arrays: Arrays) -> A
         model.feature_names_in_ = np.array(fields["features"], dtype=object)
     if signature.is_classification:
         model.classes_ = _classes(fields, signature)
+        model.ood_measure_ = fields.get("ood_measure", "variance")
+        measures = list(CLASS_OOD_SCORES)
+        known = model.ood_measure_ in measures
+        check(known, f"ood_measure must be one of {measures}", model.ood_measure_)
         _restore_class_mean(model, fields, signature, arrays)
     else:
         model.n_targets_, model._flat = fields["targets"], fields["flat"]

@@ -28,7 +28,11 @@ from gpn.estimators.closed_form.choice import (
     choose,
     warn_of_edge,
 )
-from gpn.estimators.closed_form.follow import MAX_FOLLOWED_ROWS, rows_to_follow
+from gpn.estimators.closed_form.follow import (
+    MAX_FOLLOWED_ROWS,
+    calibration_share,
+    rows_to_follow,
+)
 from gpn.estimators.closed_form.mean import FOLDS, MeanModel
 from gpn.estimators.gpn import GPNOptions
 from gpn.estimators.intervals.calibration import MIN_STD, calibrated_interval, label_moments
@@ -42,6 +46,7 @@ from gpn.estimators.validation import checked_pool, repeated_rows, warn_of_copie
 from gpn.methods.gpn import GPN, GPNConfig, GPNPosterior
 from gpn.methods.gpn.defaults import resolve
 from gpn.methods.gpn.fit_report import FitReport, UnseenLabels
+from gpn.methods.gpn.fitting.context import calibration_rows
 from gpn.methods.gpn.posterior import ClosedFormPosterior
 from gpn.training.checkpoint import CheckpointLike
 from gpn.training.config import TrainConfig
@@ -407,10 +412,12 @@ class Regressor(RegressorMixin, Estimator):
         """The scatter of each target's labels about what was predicted."""
         noise_std = self.posterior_.noise_std
         noise = None if noise_std is None else noise_std**2
-        prior = getattr(getattr(self.posterior_, "config", None), "prior", None)
-        n_parameters = 0
+        config = getattr(self.posterior_, "config", None)
+        prior, n_parameters = getattr(config, "prior", None), 0.0
         if isinstance(prior, ARDPrior) and len(task.x_obs) > MAX_CROSS_VALIDATED:
             n_parameters = len(set(prior.column_scales))
+            if getattr(config, "calibration_share", 0.0):  # all labels have taught the scales
+                n_parameters *= len(unseen.rows) / len(task.x_obs)
         columns = self._residuals(task, unseen, has_gate=self._has_gate)
         more = [None] * task.n_outputs if others is None else self._residuals(task, others)
         return tuple(
@@ -629,7 +636,8 @@ class GPNRegressor(GPNOptions, Regressor):
     ) -> None:
         """Prior and mean model as in closed form; a network then learns that posterior by heart.
 
-        It follows it at labels, between them, and at unlabeled rows.
+        It follows it at labels, between them, and at unlabeled rows. A share of the labels, which
+        the posterior has learnt, is not followed: they tell what the network misses at new rows.
         """
         seed, config = as_seed(check_random_state(self.random_state)), self._config_with_module()
         pool = self._scaled_pool(X, X_unlabeled, y)
@@ -637,8 +645,14 @@ class GPNRegressor(GPNOptions, Regressor):
         targets = torch.from_numpy(y)
         found = choose(X, self._scaled(X), targets, self.mean, lambda: None)
         self.mean_ = found.mean
-        rows = rows_to_follow(X, found, self._some_unlabeled(X, X_unlabeled), seed)
+        share = config.calibration_share
+        share = calibration_share(len(X)) if share is None else share
+        learnt = ~calibration_rows(len(X), share)
+        near = found.x / found.x.new_tensor(found.learnt.prior.column_scales)
+        unlabeled = self._some_unlabeled(X, X_unlabeled)
+        rows = rows_to_follow(X[learnt.numpy()], near[learnt], unlabeled, seed)
         config = config.replace(
+            calibration_share=share,
             anchor="conditioned",
             prior=found.learnt.prior,
             noise_std=config.noise_std or found.learnt.noise_std,
@@ -657,20 +671,26 @@ class GPNRegressor(GPNOptions, Regressor):
         self._finish(fit, unseen_labels, np.arange(0))
 
     def _follower_report(self, found: Choice, task: Task) -> FitReport:
-        """The report, whose left-out labels are missed by what the network misses, too."""
+        """The report, with the labels that the network was not trained at as unseen ones.
+
+        There it misses what the posterior misses without that label, and what it misses of the
+        posterior; its variance is its own. Where too few are held out, all labels have to do.
+        """
         assert isinstance(self.posterior_, GPNPosterior)
         report = self._choice_report(found, task.y_obs)
-        assert report.followed is not None
-        assert report.unseen is not None
-        gap = self.posterior_.mean(task.x_obs) - report.followed
-
-        def moved(labels: UnseenLabels | None) -> UnseenLabels | None:
-            if labels is None:
-                return None
-            return replace(labels, mean=labels.mean + gap[labels.rows].to(labels.mean))
-
-        unseen, left_out = moved(report.unseen), moved(report.left_out)
-        return replace(report, unseen=unseen, left_out=left_out)
+        unseen, followed = report.unseen, report.followed
+        assert followed is not None
+        assert unseen is not None
+        mean, variance = self.posterior_.moments(task.x_obs)
+        moved = unseen.mean + (mean - followed)[unseen.rows].to(unseen.mean)
+        share = self.posterior_.config.calibration_share or 0.0
+        held_out = calibration_rows(len(task.x_obs), share)
+        at = held_out.to(unseen.rows.device)[unseen.rows]
+        if int(at.sum()) < MIN_NOISE_LABELS:
+            return replace(report, unseen=replace(unseen, mean=moved), left_out=None)
+        rows = unseen.rows[at]
+        own = UnseenLabels(rows, moved[at], variance[rows].to(unseen.variance))
+        return replace(report, unseen=own, left_out=None)
 
     def _some_unlabeled(self, X: Array, X_unlabeled: Any) -> Array | None:
         """Unlabeled rows in the units of the data, as many as a network follows at most."""

@@ -5,23 +5,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
-
-from gpn.estimators.closed_form.choice import Choice
+from torch import Tensor
 
 Array = NDArray[Any]
 
 MIN_FOLLOWED_ROWS, MAX_FOLLOWED_ROWS = 4000, 8000
 NEIGHBOURS = 10
 UNLIKELY_SHARE = 4  # one row in so many is a combination of columns that no label has
+# Labels at which the network is not trained: they tell what it misses at new rows.
+MIN_LABELS_TO_CALIBRATE, MAX_CALIBRATION_LABELS = 50, 1000
+CALIBRATION_SHARE, CALIBRATION_SHARE_OF_FEW, MAX_FEW = 0.1, 0.2, 1000
 
 
-def rows_to_follow(X: Array, found: Choice, unlabeled: Array | None, seed: int) -> Array:
-    """Rows between labels that are near each other under the prior's scales, and unlabeled ones.
+def calibration_share(n_labels: int) -> float:
+    """The share of labels at which a network that follows a posterior is not trained."""
+    if n_labels < MIN_LABELS_TO_CALIBRATE:
+        return 0.0
+    share = CALIBRATION_SHARE_OF_FEW if n_labels <= MAX_FEW else CALIBRATION_SHARE
+    return min(share, MAX_CALIBRATION_LABELS / n_labels)
 
-    Without unlabeled rows, rows whose columns are those of different labels take their place.
+
+def rows_to_follow(X: Array, x: Tensor, unlabeled: Array | None, seed: int) -> Array:
+    """Rows between labels that are near each other, and unlabeled ones.
+
+    Nearness is that of the inputs `x`, divided by the prior's scales. Without unlabeled rows, rows
+    whose columns are those of different labels take their place.
     """
     rng, count = np.random.default_rng(seed), min(max(MIN_FOLLOWED_ROWS, len(X)), MAX_FOLLOWED_ROWS)
-    scaled = found.x.cpu().numpy() / np.array(found.learnt.prior.column_scales)
+    scaled = x.cpu().numpy()
     first = rng.integers(len(X), size=count)
     near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(X))).fit(scaled)
     others = near.kneighbors(scaled, return_distance=False)

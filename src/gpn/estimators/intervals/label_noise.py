@@ -103,7 +103,7 @@ def learn_label_noise(
     unseen: Residuals,
     noise_variance: float | None,
     *,
-    n_parameters: int = 0,
+    n_parameters: float = 0.0,
     others: Residuals | None = None,
 ) -> LabelNoise:
     """From residuals of unseen labels; `others`, whose size is less certain, tell all but size.

@@ -54,7 +54,8 @@ class GPNConfig(Config):
         Share of the labels that are held out of training, and whose likelihood chooses the
         posterior's temperature (classes, affine generator): smoothed labels make probabilities
         too cautious. None is 0; on a `ResNetTrunk` 0.01 and at most 500 labels, where that is
-        100 or more.
+        100 or more. Of numbers, under conditioned anchors and an `ARDPrior`: labels at which the
+        network is not trained, so that what it misses at new rows can be measured there.
     pool_weights
         "mixture": pool rows that look like labeled ones are anchored less. "equal": all alike.
     synthetic_ood

@@ -296,8 +296,14 @@ def _target_noise(config: GPNConfig, task: Task, anchor: str) -> bool:
 
 
 def _calibration_share(config: GPNConfig, task: Task, regime: Regime, generator: str) -> float:
-    """The share of labels that chooses a temperature; fewer than a hundred would choose badly."""
+    """The share of labels that chooses a temperature; fewer than a hundred would choose badly.
+
+    A network that follows a posterior in closed form is not trained at that share of labels.
+    """
     n_labels = len(task.x_obs)
+    follows = config.anchor == "conditioned" and isinstance(config.prior, ARDPrior)
+    if follows and generator == "affine" and not task.is_classification:
+        return config.calibration_share or 0.0
     if not config.calibration_share:
         enough = regime.calibration_share * n_labels >= MIN_CALIBRATION_LABELS
         wanted = config.calibration_share is None and enough

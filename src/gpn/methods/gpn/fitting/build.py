@@ -18,7 +18,7 @@ from gpn.core.types import Inputs
 from gpn.methods.gpn.fit_report import FitReport, LabelVariance
 from gpn.methods.gpn.fitting.basis import axes_of, pool_weights, prior_basis, stored_pool
 from gpn.methods.gpn.fitting.closed_form import fit_closed_form
-from gpn.methods.gpn.fitting.context import FitContext
+from gpn.methods.gpn.fitting.context import FitContext, calibration_rows
 from gpn.methods.gpn.fitting.problem import TrainingProblem
 from gpn.methods.gpn.model.anchor_terms import AnchorTerm, IndependentTerm, JointTerm, Kernel
 from gpn.methods.gpn.model.anchors import (
@@ -174,9 +174,16 @@ def _conditioned(context: FitContext) -> TrainingProblem:
 
 
 def _followed(context: FitContext) -> TrainingProblem:
-    """The posterior in closed form as the target everywhere: a network that is cheaper to ask."""
-    task, config = context.task, context.config
+    """The posterior in closed form as the target everywhere: a network that is cheaper to ask.
+
+    The posterior learns all labels; the network is not trained at those that calibrate it.
+    """
+    every, config = context.task, context.config
     exact = fit_closed_form(context)
+    task = every.subset(
+        (~calibration_rows(len(every.x_obs), config.calibration_share)).nonzero()[:, 0]
+    )
+    context = replace(context, task=task)
     pool = stored_pool(context)
     posterior = KernelPosterior(exact.generator, pool.rows[:MAX_LANDMARKS], config.n_axes)
     mean, axes = posterior.targets(torch.cat([task.x_obs, pool.rows]))
@@ -188,12 +195,12 @@ def _followed(context: FitContext) -> TrainingProblem:
     scaled = pool.rows / pool.rows.new_tensor(prior.column_scales)
     context = replace(context, config=config.replace(trunk=trunk))
     objective = _distillation(context, _tuned(trunk, scaled, axes.shape[1]), mean, axes, scaled)
-    variance = exact.moments(task.x_obs)[1][:, 0].to(task.x_obs)
+    followed, variances = (part.to(every.x_obs) for part in exact.moments(every.x_obs))
     report = replace(
         exact.fit_report,
         posterior_explained_variance=posterior.explained_variance,
-        label_variance=_label_variance(context, variance),
-        followed=mean[: len(task.x_obs)].to(task.x_obs),
+        label_variance=_label_variance(replace(context, task=every), variances[:, 0]),
+        followed=followed,
         beta_search=context.beta_search,
     )
     return TrainingProblem(context, objective, _batches(context, pool.rows), report)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from gpn.core.networks.frozen import FrozenFeatures
@@ -154,3 +154,11 @@ def check_size(task: Task) -> None:
                 f"{name} must be of the prior's size, about 1, got values up to {largest:.3g}; "
                 "scale it to mean 0 and deviation 1, as GPNRegressor and GPNClassifier do."
             )
+
+
+def calibration_rows(n_labels: int, share: float) -> Bool[Tensor, "N"]:
+    """The labels at which a network that follows a posterior is not trained."""
+    held_out = torch.zeros(n_labels, dtype=torch.bool)
+    order = torch.randperm(n_labels, generator=torch.Generator().manual_seed(0))
+    held_out[order[: round(share * n_labels)]] = True
+    return held_out

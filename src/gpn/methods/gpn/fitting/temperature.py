@@ -23,7 +23,7 @@ MIN_PROBABILITY = 1e-12
 def hold_out(context: FitContext) -> tuple[FitContext, Task | None]:
     """The context without the labels that are to choose T, and those; all of it where none are."""
     task, share = context.task, context.config.calibration_share
-    count = round(share * len(task.x_obs))
+    count = round(share * len(task.x_obs)) if task.is_classification else 0
     if count == 0:
         return context, None
     order = torch.randperm(len(task.x_obs), generator=context.seeds)

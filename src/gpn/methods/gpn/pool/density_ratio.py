@@ -21,7 +21,7 @@ from gpn.training.cuda_graphs import TrainStep
 from gpn.training.loop import train
 from gpn.training.progress import OnProgress
 from gpn.training.state import Stream, Terms
-from gpn.training.torch_state import seeded_global_rng
+from gpn.training.torch_state import matmul_precision, seeded_global_rng
 
 LogRatio = Callable[[Inputs], Float[Tensor, "n"]]
 N_TREES = 20
@@ -117,10 +117,15 @@ class NetworkRatio(DensityRatioFitter):
                 session=self.session,
             )
         network.eval()
+        precision = self.config.precision
 
         @torch.no_grad()
         def log_ratio(x: Inputs) -> Float[Tensor, "n"]:
-            return torch.cat([network.columns(chunk)[0, :, 0] for chunk in x.split(CHUNK_ROWS)])
+            half = torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16")
+            with matmul_precision(precision), half:
+                chunks = (channels_last(chunk) for chunk in x.split(CHUNK_ROWS))
+                logits = torch.cat([network.columns(chunk)[0, :, 0] for chunk in chunks])
+            return logits.to(x)
 
         return log_ratio
 
