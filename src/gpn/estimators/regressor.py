@@ -56,6 +56,7 @@ from gpn.training.torch_state import one_thread
 MAX_CANDIDATES, MAX_EXACT_CANDIDATES = 20_000, 3000
 ROOT_DRAWS = 200
 MIN_NOISE_LABELS, MIN_RANGE_LABELS = 10, 200
+MAX_WIDER, MIN_VARIANCE = 10.0, 1e-12
 MAX_PRIOR_ROWS = 200
 MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE = 2.0, 4.0
 MAX_ONE_THREAD_LABELS = 1000
@@ -416,8 +417,6 @@ class Regressor(RegressorMixin, Estimator):
         prior, n_parameters = getattr(config, "prior", None), 0.0
         if isinstance(prior, ARDPrior) and len(task.x_obs) > MAX_CROSS_VALIDATED:
             n_parameters = len(set(prior.column_scales))
-            if getattr(config, "calibration_share", 0.0):  # all labels have taught the scales
-                n_parameters *= len(unseen.rows) / len(task.x_obs)
         columns = self._residuals(task, unseen, has_gate=self._has_gate)
         more = [None] * task.n_outputs if others is None else self._residuals(task, others)
         return tuple(
@@ -671,26 +670,28 @@ class GPNRegressor(GPNOptions, Regressor):
         self._finish(fit, unseen_labels, np.arange(0))
 
     def _follower_report(self, found: Choice, task: Task) -> FitReport:
-        """The report, with the labels that the network was not trained at as unseen ones.
+        """The report, whose left-out labels are missed by what the network misses, too.
 
-        There it misses what the posterior misses without that label, and what it misses of the
-        posterior; its variance is its own. Where too few are held out, all labels have to do.
+        At new rows a network misses more of the posterior than at the rows that it was trained at,
+        and its variance is smaller: labels at which it was not trained say by how much.
         """
         assert isinstance(self.posterior_, GPNPosterior)
         report = self._choice_report(found, task.y_obs)
         unseen, followed = report.unseen, report.followed
         assert followed is not None
         assert unseen is not None
-        mean, variance = self.posterior_.moments(task.x_obs)
-        moved = unseen.mean + (mean - followed)[unseen.rows].to(unseen.mean)
+        mean, variance = (part[unseen.rows] for part in self.posterior_.moments(task.x_obs))
+        gap, loo_variance = (mean - followed[unseen.rows]).to(unseen.mean), unseen.variance
         share = self.posterior_.config.calibration_share or 0.0
-        held_out = calibration_rows(len(task.x_obs), share)
-        at = held_out.to(unseen.rows.device)[unseen.rows]
-        if int(at.sum()) < MIN_NOISE_LABELS:
-            return replace(report, unseen=replace(unseen, mean=moved), left_out=None)
-        rows = unseen.rows[at]
-        own = UnseenLabels(rows, moved[at], variance[rows].to(unseen.variance))
-        return replace(report, unseen=own, left_out=None)
+        held_out = calibration_rows(len(task.x_obs), share)[unseen.rows.cpu()].to(gap.device)
+        if int(held_out.sum()) >= MIN_NOISE_LABELS:
+            narrower = variance / loo_variance.clamp_min(MIN_VARIANCE)
+            loo_variance = loo_variance * narrower[held_out].median(0).values
+            if not held_out.all():
+                wider = _root_mean_square(gap[held_out]) / _root_mean_square(gap[~held_out])
+                gap[~held_out] *= wider.clamp(1.0, MAX_WIDER)
+        unseen = replace(unseen, mean=unseen.mean + gap, variance=loo_variance)
+        return replace(report, unseen=unseen, left_out=None)
 
     def _some_unlabeled(self, X: Array, X_unlabeled: Any) -> Array | None:
         """Unlabeled rows in the units of the data, as many as a network follows at most."""
@@ -718,6 +719,11 @@ class GPNRegressor(GPNOptions, Regressor):
             return x
         assert self.mean_ is not None
         return torch.cat([x, torch.from_numpy(self.mean_.predict(X, x.numpy())).to(x)], dim=1)
+
+
+def _root_mean_square(values: Tensor) -> Tensor:
+    """Of each column, and not 0."""
+    return values.square().mean(0).clamp_min(MIN_VARIANCE).sqrt()
 
 
 def _check_mean(mean: Any) -> None:

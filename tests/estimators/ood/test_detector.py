@@ -171,3 +171,17 @@ def test_trees_are_those_of_a_forest() -> None:
     trees = fit_trees(known, unknown, 7, (4, 6), np.random.default_rng(5))
     new = rng.normal(size=(50, 3)).astype(np.float32)
     np.testing.assert_allclose(trees.predict(new), forest.predict_proba(new)[:, 1], atol=1e-12)
+
+
+def test_rows_in_single_precision_are_as_usual_as_before() -> None:
+    """A tenth is no label's tenth after rounding: whole columns of known values would be new."""
+    rng = np.random.default_rng(3)
+    labels, rows = rng.integers(1, 4, size=(2, 300, 5)) / 10
+    detector = Detector.fit(labels, None, 0)
+    rounded = rows.astype(np.float32).astype(np.float64)
+    assert not np.array_equal(rounded, rows)
+    np.testing.assert_allclose(detector.log_odds(rounded), detector.log_odds(rows))
+    numbers = np.arange(50)
+    halves = labels.astype(np.float32).astype(np.float64)
+    found = [detector.label_log_odds(each, numbers) for each in (labels, halves)]
+    np.testing.assert_allclose(*found)

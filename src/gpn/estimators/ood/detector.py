@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -60,6 +61,7 @@ CAP = float(logit(1 - CLIP))
 TYPICAL, POOL_TYPICAL = (0.8, 0.95), (0.5, 0.95)
 ASSUMED_SHARE = 0.1
 MAX_POOL_SHARE = 0.3
+SAME = 1e-6  # standard deviations: single precision must not make a usual value a new one
 MAX_MEAN_DOUBT, MAX_POOL_DOUBT = 0.005, 0.05  # of labels, without and with a pool
 # λ of `like_new_rows` is 1/4 − 1/10 where members differ by chance alone, and 0.45 where only the
 # parts that they leave out matter. On tables it is 0.24 with 20 labels and with 200.
@@ -268,7 +270,7 @@ class Detector:
         found = np.zeros(len(numbers))
         stored = place < len(odds)
         found[stored] = odds[place[stored]]
-        scaled = (rows[numbers] - self.shift) / self.scale
+        scaled = self._scaled(rows[numbers])
         seen, new = ~stored & (place < n_seen), place >= n_seen
         found[seen] = self._log_odds(scaled[seen], place[seen] % PARTS)
         found[new] = self._log_odds(scaled[new])
@@ -303,7 +305,24 @@ class Detector:
 
     def log_odds(self, rows: Rows) -> Rows:
         """log P(outlier | x) / P(labeled | x) for as many outliers as labels."""
-        return self._log_odds((rows - self.shift) / self.scale)
+        return self._log_odds(self._scaled(rows))
+
+    def _scaled(self, rows: Rows) -> Rows:
+        """Rows in the detector's units; what is a label's value but for rounding becomes that."""
+        scaled: Rows = (rows - self.shift) / self.scale
+        for column, values in self._repeated_values:
+            cells = scaled[:, column]
+            place = np.minimum(np.searchsorted(values, cells - SAME), len(values) - 1)
+            scaled[:, column] = np.where(
+                np.abs(values[place] - cells) <= SAME, values[place], cells
+            )
+        return scaled
+
+    @cached_property
+    def _repeated_values(self) -> list[tuple[int, Rows]]:
+        """Of the columns in which labels share values: these values, sorted."""
+        found = [(number, np.unique(column)) for number, column in enumerate(self.labels.T)]
+        return [(number, values) for number, values in found if len(values) < len(self.labels)]
 
     def _log_odds(self, scaled: Rows, part: NDArray[np.int64] | None = None) -> Rows:
         """Of scaled rows; with their `part`, pool trees that have seen them do not count."""
