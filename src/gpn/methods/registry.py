@@ -121,5 +121,6 @@ _ENTRIES: dict[str, Entry] = {
     "ensemble-or": _built_in("Ensemble", regularise="outputs"),
     "ensemble": _built_in("Ensemble", regularise="none"),
     "gp": _built_in("GP"),
+    "gpc": _built_in("GPC"),
     "mcmc": _built_in("MCMC"),
 }

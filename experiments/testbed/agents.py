@@ -1,0 +1,198 @@
+"""Every agent by name: labels of problems in, logits at the tests' anchors out.
+
+Agents know d, n, τ, ρ or σ, the number of layers, and that rows are N(0, I). `gpn-true-prior` is
+told the prior of the logits, too; `gpn` is told nothing at all.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import gpn
+from experiments.testbed.networks import SGMCMC, Batch, Dropout, Ensemble, Epinet, NetworkAgent
+from experiments.testbed.problems import (
+    N_TESTS,
+    TAUS,
+    WEIGHT_VARIANCE,
+    Classification,
+    Regression,
+    Tests,
+    deep_relu,
+)
+from experiments.testbed.score import gaussian_kl, joint_kl
+
+N_DRAWS = 1000
+MAX_EXACT_ON_GPU, LANDMARKS_ON_GPU, LANDMARKS_ON_CPU = 10_000, 5000, 2000
+Scores = dict[int, float]  # by τ
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The scores of one problem, and the seconds of its fit and its draws."""
+
+    scores: Scores
+    seconds: float
+
+
+class Agent(ABC):
+    """Fits the problems of one shape, all at once or one after another."""
+
+    batched = False  # whether seconds are shared by the problems of a batch
+
+    @abstractmethod
+    def run(self, problems: Sequence[Classification], device: torch.device) -> list[Outcome]: ...
+
+
+@dataclass(frozen=True)
+class Networks(Agent):
+    """An agent of networks, all problems in one program."""
+
+    make: Callable[[], NetworkAgent]
+    graphs: bool = True
+    batched = True
+
+    def run(self, problems: Sequence[Classification], device: torch.device) -> list[Outcome]:
+        tests = {tau: [problem.tests(tau) for problem in problems] for tau in TAUS}
+        rng = torch.Generator(device).manual_seed(problems[0].setting.seed)
+        started = time.perf_counter()
+        agent, batch = self.make(), Batch.of(problems, device)
+        agent.fit(batch, rng, graphs=self.graphs)
+        draws = {
+            tau: agent.draws(_anchor_rows([t.anchors for t in tests[tau]], device), N_DRAWS, rng)
+            for tau in TAUS
+        }
+        seconds = _elapsed(started, device) / len(problems)
+        return [
+            Outcome({tau: _score(tests[tau][i], draws[tau][i]) for tau in TAUS}, seconds)
+            for i in range(len(problems))
+        ]
+
+
+@dataclass(frozen=True)
+class OneByOne(Agent):
+    """An agent that fits a problem and returns a sampler: rows in, joint draws of logits out."""
+
+    fit: Callable[[Classification, torch.device], Callable[[Tensor], Tensor]]
+
+    def run(self, problems: Sequence[Classification], device: torch.device) -> list[Outcome]:
+        return [self._run_one(problem, device) for problem in problems]
+
+    def _run_one(self, problem: Classification, device: torch.device) -> Outcome:
+        tests = {tau: problem.tests(tau) for tau in TAUS}
+        started = time.perf_counter()
+        sampler = self.fit(problem, device)
+        draws = {tau: sampler(tests[tau].anchors.flatten(0, 1).to(device)) for tau in TAUS}
+        seconds = _elapsed(started, device)
+        return Outcome({tau: _score(tests[tau], draws[tau]) for tau in TAUS}, seconds)
+
+
+def fit_true_prior(
+    problem: Classification, device: torch.device, landmarks: int | None = None
+) -> Callable[[Tensor], Tensor]:
+    """A Gaussian process of two classes whose kernel is that of the problems' networks."""
+    setting = problem.setting
+    prior = deep_relu(setting.n_inputs, WEIGHT_VARIANCE, setting.temperature**-2)
+    landmarks = landmarks or landmarks_of(setting.n_labels, device)
+    method = gpn.methods.get("gpc", prior=prior, landmarks=landmarks)
+    task = gpn.Task(problem.x.double().to(device), problem.y.to(device), n_classes=2)
+    posterior = method.fit(task, rng=setting.seed)
+    return lambda x: posterior.sample(x, N_DRAWS, rng=setting.seed)
+
+
+def landmarks_of(n_labels: int, device: torch.device) -> int:
+    """All labels where that is a matter of seconds."""
+    if device.type != "cuda":
+        return LANDMARKS_ON_CPU
+    return n_labels if n_labels <= MAX_EXACT_ON_GPU else LANDMARKS_ON_GPU
+
+
+def fit_default(problem: Classification, device: torch.device) -> Callable[[Tensor], Tensor]:
+    """`GPNClassifier` with its defaults, on the CPU, told nothing but the labels.
+
+    It refuses labels of one class only; then every row has the same probability of it, from the
+    posterior Beta(n + 1, 1) of a coin.
+    """
+    if len(problem.y.unique()) == 1:
+        return lambda x: one_class_logits(problem, len(x))
+    model = gpn.GPNClassifier(random_state=problem.setting.seed)
+    model.fit(problem.x.numpy(), problem.y.numpy())
+
+    def sampler(x: Tensor) -> Tensor:
+        p = model.sample_proba(x.cpu().numpy(), N_DRAWS, random_state=0)
+        return torch.from_numpy(p).permute(2, 0, 1).log()
+
+    return sampler
+
+
+def one_class_logits(problem: Classification, n_rows: int) -> Float[Tensor, "m n c"]:
+    rng = torch.Generator().manual_seed(problem.setting.seed)
+    uniform = torch.rand(N_DRAWS, 1, generator=rng, dtype=torch.float64)
+    p = uniform ** (1 / (len(problem.y) + 1))
+    columns = [1 - p, p] if int(problem.y[0]) == 1 else [p, 1 - p]
+    return torch.stack(columns, -1).log().expand(-1, n_rows, -1)
+
+
+AGENTS: dict[str, Agent] = {
+    "mlp": Networks(lambda: Ensemble(n_members=1)),
+    "dropout": Networks(Dropout),
+    "ensemble": Networks(Ensemble),
+    "ensemble-plus": Networks(lambda: Ensemble(prior_scale=3.0)),
+    "epinet": Networks(Epinet),
+    "sgmcmc": Networks(SGMCMC),
+    "gpn": OneByOne(fit_default),
+    "gpn-true-prior": OneByOne(fit_true_prior),
+}
+
+
+CHEAP = OneByOne(partial(fit_true_prior, landmarks=LANDMARKS_ON_CPU))
+
+
+def true_prior_moments(problem: Regression) -> tuple[Tensor, Tensor]:
+    """Mean and variance by the exact Gaussian process with the true kernel and noise."""
+    setting = problem.setting
+    method = gpn.methods.get("gp", prior=setting.prior, noise_std=setting.noise_std)
+    mean, variance = method.fit(gpn.Task(problem.x, problem.y)).moments(problem.x_test)
+    return mean[:, 0], variance[:, 0]
+
+
+def default_moments(problem: Regression) -> tuple[Tensor, Tensor]:
+    """Mean and variance of the function by `GPNRegressor` with its defaults, told nothing."""
+    model = gpn.GPNRegressor(random_state=problem.setting.seed)
+    model.fit(problem.x.cpu().numpy(), problem.y[:, 0].cpu().numpy())
+    mean, std = model.predict(problem.x_test.cpu().numpy(), return_std=True)
+    return torch.from_numpy(mean), torch.from_numpy(std).square()
+
+
+REGRESSION_AGENTS: dict[str, Callable[[Regression], tuple[Tensor, Tensor]]] = {
+    "gpn": default_moments,
+    "gpn-true-prior": true_prior_moments,
+}
+
+
+def run_regression(agent: str, problem: Regression) -> tuple[float, float]:
+    """The mean KL divergence at the test rows, and the seconds of the fit."""
+    started = time.perf_counter()
+    mean, variance = REGRESSION_AGENTS[agent](problem)
+    seconds = _elapsed(started, mean.device)
+    truth = problem.mean.to(mean), problem.std.to(mean)
+    return float(gaussian_kl(*truth, mean, variance.sqrt()).mean()), seconds
+
+
+def _anchor_rows(anchors: Sequence[Tensor], device: torch.device) -> Float[Tensor, "p n d"]:
+    return torch.stack([each.flatten(0, 1) for each in anchors]).to(device)
+
+
+def _score(tests: Tests, draws: Float[Tensor, "m n c"]) -> float:
+    return joint_kl(tests, draws.reshape(len(draws), N_TESTS, 2, -1))
+
+
+def _elapsed(started: float, device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - started
