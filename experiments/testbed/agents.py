@@ -28,6 +28,7 @@ from experiments.testbed.problems import (
 from experiments.testbed.score import gaussian_kl, joint_kl
 
 N_DRAWS = 1000
+FEW_LANDMARKS = 200
 MAX_EXACT_ON_GPU, LANDMARKS_ON_GPU, LANDMARKS_ON_CPU = 10_000, 5000, 2000
 Scores = dict[int, float]  # by τ
 
@@ -150,7 +151,11 @@ AGENTS: dict[str, Agent] = {
 }
 
 
-CHEAP = OneByOne(partial(fit_true_prior, landmarks=LANDMARKS_ON_CPU))
+COST_AGENTS: dict[str, Agent] = {
+    "ensemble-plus": AGENTS["ensemble-plus"],
+    "gpn-true-prior": OneByOne(partial(fit_true_prior, landmarks=LANDMARKS_ON_CPU)),
+    "gpn-true-prior-few": OneByOne(partial(fit_true_prior, landmarks=FEW_LANDMARKS)),
+}
 
 
 def true_prior_moments(problem: Regression) -> tuple[Tensor, Tensor]:

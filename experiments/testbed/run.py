@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from experiments.harness import hardware, versions
-from experiments.testbed.agents import AGENTS, CHEAP, Agent, Networks, run_regression
+from experiments.testbed.agents import AGENTS, COST_AGENTS, Agent, Networks, run_regression
 from experiments.testbed.problems import (
     SEEDS,
     TAUS,
@@ -83,14 +83,14 @@ def run_batch(agent: Agent, batch: Sequence[Setting], path: Path, options: Optio
 
 
 def run_cost(options: Options) -> None:
-    """Each problem alone, by `ensemble-plus` and by `gpn-true-prior` with at most 2,000 landmarks."""
-    started = time.perf_counter()
+    """Each problem alone, by one agent after the other."""
+    started, device = time.perf_counter(), torch.device(options.device)
     agents = {
-        "ensemble-plus": replace(AGENTS["ensemble-plus"], graphs=options.graphs),
-        "gpn-true-prior": CHEAP,
+        name: replace(agent, graphs=options.graphs) if isinstance(agent, Networks) else agent
+        for name, agent in COST_AGENTS.items()
     }
-    for name, agent in agents.items():  # what a first fit on a GPU loads
-        agent.run([classification(Setting(2, 1, 0.1, 0))], torch.device(options.device))
+    for agent in agents.values():  # what the first fit of a process loads is nobody's cost
+        agent.run([classification(Setting(2, 1, 0.1, 0))], device)
     for setting in options.mine(classification_settings(options.seeds)):
         for name, agent in agents.items():
             path = options.folder / f"cost-{name}.jsonl"

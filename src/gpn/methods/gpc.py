@@ -133,7 +133,7 @@ class GPCPosterior(Posterior):
         config: GPCConfig,
     ) -> None:
         super().__init__(signature, landmarks.device, landmarks.dtype)
-        self.config, self.weights, self.factor = config, weights, factor
+        self.config, self.weights, self.factor = config, weights, factor.contiguous()
         self.features = LandmarkFeatures(config.prior, landmarks)
 
     @torch.no_grad()
