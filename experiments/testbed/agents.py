@@ -4,11 +4,14 @@ Agents know d, n, τ, ρ or σ, the number of layers, and that rows are N(0, I).
 told the prior of the logits, too; `gpn` is told nothing at all.
 """
 
+import dataclasses
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -29,6 +32,7 @@ from experiments.testbed.score import gaussian_kl, joint_kl
 
 N_DRAWS = 1000
 FEW_LANDMARKS = 200
+CHAINS = {"n_chains": 100, "warmup": 150, "draws": 10, "thin": 5, "max_leapfrog": 20}
 MAX_EXACT_ON_GPU, LANDMARKS_ON_GPU, LANDMARKS_ON_CPU = 10_000, 5000, 2000
 Scores = dict[int, float]  # by τ
 
@@ -49,6 +53,11 @@ class Agent(ABC):
     @abstractmethod
     def run(self, problems: Sequence[Classification], device: torch.device) -> list[Outcome]: ...
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its settings, for the result file."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Networks(Agent):
@@ -57,6 +66,10 @@ class Networks(Agent):
     make: Callable[[], NetworkAgent]
     graphs: bool = True
     batched = True
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return dataclasses.asdict(self.make())  # type: ignore[call-overload]
 
     def run(self, problems: Sequence[Classification], device: torch.device) -> list[Outcome]:
         tests = {tau: [problem.tests(tau) for problem in problems] for tau in TAUS}
@@ -80,6 +93,11 @@ class OneByOne(Agent):
     """An agent that fits a problem and returns a sampler: rows in, joint draws of logits out."""
 
     fit: Callable[[Classification, torch.device], Callable[[Tensor], Tensor]]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.settings
 
     def run(self, problems: Sequence[Classification], device: torch.device) -> list[Outcome]:
         return [self._run_one(problem, device) for problem in problems]
@@ -103,6 +121,18 @@ def fit_true_prior(
     method = gpn.methods.get("gpc", prior=prior, landmarks=landmarks)
     task = gpn.Task(problem.x.double().to(device), problem.y.to(device), n_classes=2)
     posterior = method.fit(task, rng=setting.seed)
+    return lambda x: posterior.sample(x, N_DRAWS, rng=setting.seed)
+
+
+def fit_hmc(problem: Classification, device: torch.device) -> Callable[[Tensor], Tensor]:
+    """Long Hamiltonian chains over the weights of a network of the true widths and variances."""
+    setting = problem.setting
+    prior = deep_relu(setting.n_inputs, WEIGHT_VARIANCE, setting.temperature**-2)
+    method = gpn.methods.get("mcmc", prior=prior, device=str(device), **CHAINS)
+    task = gpn.Task(problem.x.to(device), problem.y.to(device), n_classes=2)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the chains should have converged")
+        posterior = method.fit(task, rng=setting.seed, progress=False)
     return lambda x: posterior.sample(x, N_DRAWS, rng=setting.seed)
 
 
@@ -146,8 +176,12 @@ AGENTS: dict[str, Agent] = {
     "ensemble-plus": Networks(lambda: Ensemble(prior_scale=3.0)),
     "epinet": Networks(Epinet),
     "sgmcmc": Networks(SGMCMC),
+    "hmc": OneByOne(fit_hmc, CHAINS),
     "gpn": OneByOne(fit_default),
-    "gpn-true-prior": OneByOne(fit_true_prior),
+    "gpn-true-prior": OneByOne(
+        fit_true_prior,
+        {"method": "gpc", "exact_up_to": MAX_EXACT_ON_GPU, "landmarks": LANDMARKS_ON_GPU},
+    ),
 }
 
 

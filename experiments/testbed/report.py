@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from experiments import harness
+from experiments.testbed.agents import AGENTS
 from experiments.testbed.problems import INPUTS, RATIOS, TAUS, TEMPERATURES
 from experiments.testbed.run import Line, read, regression_setting_of, setting_of
 
@@ -37,6 +38,8 @@ def collect(folder: Path) -> None:
         report = {
             "task": "testbed",
             "method": path.stem,
+            "config": AGENTS[path.stem].config,
+            "seeds": sorted({line["seed"] for line in lines}),
             "device": lines[0]["device"],
             "versions": lines[0]["versions"],
             "problems_in_one_program": max(line["shared_by"] for line in lines),
@@ -49,7 +52,7 @@ def collect(folder: Path) -> None:
         )
         if regression:
             metrics["regression_kl"] = harness.summary([line["kl"] for line in regression])
-            metrics["regression_kl_max"] = harness.summary([max(l["kl"] for l in regression)])
+            report["regression_kl_max"] = max(line["kl"] for line in regression)
             columns = ["n_inputs", "ratio", "noise_std", "seed", "kl", "seconds"]
             report["regression"] = {
                 "device": regression[0]["device"],
@@ -116,6 +119,13 @@ def ratio(agent: str, tau: int, where: Callable[[dict[str, Any]], bool] = lambda
     return own / mlp
 
 
+def ratio_on_own(agent: str, tau: int) -> float:
+    """`ratio` on the problems that the agent has finished."""
+    names = ("n_inputs", "ratio", "temperature", "seed")
+    own = {tuple(row[name] for name in names) for row in problems_of(agent)}
+    return ratio(agent, tau, lambda row: tuple(row[name] for name in names) in own)
+
+
 def cells(agent: str, tau: int) -> dict[tuple[int, int], float]:
     """The agent's mean score in each (d, n/d) cell."""
     rows = problems_of(agent)
@@ -176,11 +186,11 @@ def figure(path: Path = FOLDER / "testbed.png") -> Path:
     """Scores at τ = 10 against labels per input, one panel for each d."""
     from matplotlib.figure import Figure
 
-    from gpn.plots import method_color
+    from gpn.plots import PALETTE, method_color
 
     picture = Figure(figsize=(9.5, 3.8), layout="constrained")
     panels = picture.subplots(1, len(INPUTS), sharey=True)
-    colors = {"gpn-true-prior": method_color("gpn"), "mlp": "#222222", "gpn": method_color("paper")}
+    colors = {"gpn-true-prior": PALETTE["ours"], "gpn": PALETTE["paper"], "mlp": PALETTE["truth"]}
     for axes, d in zip(panels, INPUTS, strict=True):
         for agent, name in NAMES.items():
             found = cells(agent, 10)
@@ -188,7 +198,8 @@ def figure(path: Path = FOLDER / "testbed.png") -> Path:
             thick = 2.6 if agent == "gpn-true-prior" else 1.4
             color = colors.get(agent) or method_color(agent)
             label = name.replace("`", "")
-            axes.plot(RATIOS, heights, "o-", ms=4, lw=thick, color=color, label=label)
+            style = "o--" if agent == "mlp" else "o-"
+            axes.plot(RATIOS, heights, style, ms=4, lw=thick, color=color, label=label)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_title(f"d = {d}")

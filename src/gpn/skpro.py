@@ -1,0 +1,143 @@
+"""`GPNRegressor` as a probabilistic regressor of skpro. Needs `pip install gpn[skpro]`.
+
+    from gpn.skpro import ProbabilisticGPN
+
+    model = ProbabilisticGPN().fit(X, y)
+    model.predict_proba(X_new).cdf(y_new), model.predict_interval(X_new, coverage=[0.5, 0.95])
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from skpro.distributions.base import BaseDistribution
+from skpro.regression.base import BaseProbaRegressor
+
+from gpn.estimators.intervals.distribution import LabelDistribution
+from gpn.estimators.regressor import GPNRegressor
+
+__all__ = ["ProbabilisticGPN", "RowDistribution"]
+
+
+class RowDistribution(BaseDistribution):
+    """`LabelDistribution` with skpro's index and columns: a Student's t, or a normal elsewhere.
+
+    known · (location + scale · t_freedom) + (1 − known) · N(location, other²) at each entry.
+    """
+
+    _tags = {  # noqa: RUF012  # skpro reads a plain dict
+        "authors": ["gpn"],
+        "capabilities:approx": ["energy", "pdfnorm"],
+        "capabilities:exact": ["mean", "var", "pdf", "log_pdf", "cdf", "ppf"],
+        "distr:measuretype": "continuous",
+        "distr:paramtype": "parametric",
+        "broadcast_init": "on",
+    }
+
+    def __init__(
+        self,
+        location: Any,
+        scale: Any,
+        freedom: Any = 10.0,
+        known: Any = 1.0,
+        other: Any = 1.0,
+        index: Any = None,
+        columns: Any = None,
+    ) -> None:
+        self.location, self.scale, self.freedom = location, scale, freedom
+        self.known, self.other = known, other
+        super().__init__(index=index, columns=columns)
+
+    @classmethod
+    def of(cls, found: LabelDistribution, index: Any, columns: Any) -> "RowDistribution":
+        """One row for each row of X, one column for each target."""
+        shape = (len(index), len(columns))
+
+        def entries(values: Any) -> Any:
+            return np.broadcast_to(np.asarray(values, np.float64).reshape(-1, shape[1]), shape)
+
+        settings = {"location": entries(found.location), "scale": entries(found.scale)}
+        settings["freedom"] = entries(np.broadcast_to(found.freedom, found.location.shape))
+        if found.known is not None:
+            whole = np.broadcast_to(found.known, found.location.shape)
+            settings["known"] = entries(whole)
+            settings["other"] = entries(np.broadcast_to(found.other, found.location.shape))
+        return cls(**settings, index=index, columns=columns)
+
+    @property
+    def _labels(self) -> LabelDistribution:
+        values = {name: np.asarray(value) for name, value in self._bc_params.items()}
+        return LabelDistribution(**values)
+
+    def _mean(self) -> Any:
+        return self._labels.mean()
+
+    def _var(self) -> Any:
+        return self._labels.std() ** 2
+
+    def _pdf(self, x: Any) -> Any:
+        return self._labels.pdf(x)
+
+    def _log_pdf(self, x: Any) -> Any:
+        return self._labels.logpdf(x)
+
+    def _cdf(self, x: Any) -> Any:
+        return self._labels.cdf(x)
+
+    def _ppf(self, p: Any) -> Any:
+        return self._labels.ppf(p)
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """Settings that skpro's tests build the distribution with."""
+        table = {"location": [[0.0, 1.0], [2.0, 3.0]], "scale": 2.0, "freedom": 5.0}
+        mixed = {**table, "known": 0.7, "other": 4.0}
+        one = {"location": 1.0, "scale": 0.5, "freedom": 8.0, "known": 0.9, "other": 2.0}
+        return [table, mixed, one]
+
+
+class ProbabilisticGPN(BaseProbaRegressor):
+    """A `GPNRegressor` that returns skpro's distributions, intervals, quantiles and variances.
+
+    estimator
+        The `GPNRegressor`, or another regressor of gpn, that is cloned and fitted; None is
+        `GPNRegressor(random_state=0)`. The fitted one is `estimator_`.
+    """
+
+    _tags = {  # noqa: RUF012  # skpro reads a plain dict
+        "authors": ["gpn"],
+        "capability:multioutput": True,
+        "capability:missing": True,
+        "X_inner_mtype": "pd_DataFrame_Table",
+        "y_inner_mtype": "pd_DataFrame_Table",
+    }
+
+    def __init__(self, estimator: Any = None) -> None:
+        self.estimator = estimator
+        super().__init__()
+
+    def _fit(self, X: pd.DataFrame, y: pd.DataFrame) -> "ProbabilisticGPN":
+        model = GPNRegressor(random_state=0) if self.estimator is None else clone(self.estimator)
+        values = y.to_numpy()
+        self.estimator_ = model.fit(_named(X), values[:, 0] if values.shape[1] == 1 else values)
+        self._columns = y.columns
+        return self
+
+    def _predict(self, X: pd.DataFrame) -> pd.DataFrame:
+        mean = self.estimator_.predict(_named(X))
+        return pd.DataFrame(mean.reshape(len(X), -1), index=X.index, columns=self._columns)
+
+    def _predict_proba(self, X: pd.DataFrame) -> RowDistribution:
+        found = self.estimator_.predict_distribution(_named(X))
+        return RowDistribution.of(found, X.index, self._columns)
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """Settings that skpro's tests build the regressor with."""
+        return [{}, {"estimator": GPNRegressor(random_state=1)}]
+
+
+def _named(X: pd.DataFrame) -> pd.DataFrame:
+    """Columns by text, as scikit-learn wants them; skpro may number them."""
+    return X.set_axis([str(name) for name in X.columns], axis=1)
