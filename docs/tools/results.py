@@ -438,7 +438,7 @@ def testbed_regression() -> str:
     exact, default = (loaded("testbed", f"{name}.json") for name in ("gpn-true-prior", "gpn"))
     metrics = default["metrics"]["regression_kl"]
     return wrapped(
-        f"With the true kernel and the known noise (`gpn.methods.get(\"gp\", prior=...)`) the largest "
+        f'With the true kernel and the known noise (`gpn.methods.get("gp", prior=...)`) the largest '
         f"KL divergence of {exact['metrics']['regression_kl']['n']} problems, of 1 to 10,000 labels, "
         f"is {exact['regression_kl_max']:.0e}. `GPNRegressor`, told nothing, has a mean of "
         f"{metrics['mean']:.2f} on {metrics['n']} problems of up to 1,000 labels."
@@ -446,8 +446,10 @@ def testbed_regression() -> str:
 
 
 def testbed_reference() -> str:
-    where = {(row["n_inputs"], row["ratio"], row["temperature"], row["seed"]) for row in
-             testbed.problems_of("hmc")}
+    where = {
+        (row["n_inputs"], row["ratio"], row["temperature"], row["seed"])
+        for row in testbed.problems_of("hmc")
+    }
 
     def on_these(row: dict[str, Any]) -> bool:
         return (row["n_inputs"], row["ratio"], row["temperature"], row["seed"]) in where

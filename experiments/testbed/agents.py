@@ -20,12 +20,11 @@ from torch import Tensor
 import gpn
 from experiments.testbed.networks import SGMCMC, Batch, Dropout, Ensemble, Epinet, NetworkAgent
 from experiments.testbed.problems import (
-    N_TESTS,
     TAUS,
     WEIGHT_VARIANCE,
+    AnchorTests,
     Classification,
     Regression,
-    Tests,
     deep_relu,
 )
 from experiments.testbed.score import gaussian_kl, joint_kl
@@ -227,8 +226,8 @@ def _anchor_rows(anchors: Sequence[Tensor], device: torch.device) -> Float[Tenso
     return torch.stack([each.flatten(0, 1) for each in anchors]).to(device)
 
 
-def _score(tests: Tests, draws: Float[Tensor, "m n c"]) -> float:
-    return joint_kl(tests, draws.reshape(len(draws), N_TESTS, 2, -1))
+def _score(tests: AnchorTests, draws: Float[Tensor, "m n c"]) -> float:
+    return joint_kl(tests, draws.reshape(len(draws), len(tests.anchors), 2, -1))
 
 
 def _elapsed(started: float, device: torch.device) -> float:

@@ -58,7 +58,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Tests:
+class AnchorTests:
     """Pairs of anchors, how often each class was drawn at each anchor, and log p* of these labels."""
 
     anchors: Float[Tensor, "s 2 d"]
@@ -82,7 +82,7 @@ class Classification:
         weight, bias = self.layers[-1]
         return (x @ weight + bias) / self.setting.temperature
 
-    def tests(self, tau: int) -> Tests:
+    def tests(self, tau: int) -> AnchorTests:
         rng, d = self.setting.generator(1 + tau), self.setting.n_inputs
         anchors = torch.randn(N_TESTS, 2, d, generator=rng)
         log_p = self.logits(anchors).log_softmax(-1).double()
@@ -93,7 +93,7 @@ class Classification:
         counts = torch.zeros(N_TESTS, 2 * N_CLASSES)
         counts.scatter_add_(1, N_CLASSES * which + labels, torch.ones_like(uniform).float())
         log_likelihood = picked.gather(2, labels[..., None])[..., 0].sum(1)
-        return Tests(anchors, counts.reshape(N_TESTS, 2, N_CLASSES), log_likelihood)
+        return AnchorTests(anchors, counts.reshape(N_TESTS, 2, N_CLASSES), log_likelihood)
 
 
 def classification(setting: Setting) -> Classification:

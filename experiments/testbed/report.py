@@ -110,7 +110,9 @@ def problems_of(agent: str) -> Problems:
     return [dict(zip(report["columns"], row, strict=True)) for row in report["problems"]]
 
 
-def ratio(agent: str, tau: int, where: Callable[[dict[str, Any]], bool] = lambda row: True) -> float:
+def ratio(
+    agent: str, tau: int, where: Callable[[dict[str, Any]], bool] = lambda row: True
+) -> float:
     """The agent's mean score over the MLP's, on the problems that `where` picks."""
     key = f"kl_tau_{tau}"
     own, mlp = (
@@ -177,7 +179,9 @@ def split_table(tau: int) -> str:
     ]
     rows = []
     for agent, name in NAMES.items():
-        found = [ratio(agent, tau, lambda row, k=key, v=value: row[k] == v) for _, key, value in splits]
+        found = [
+            ratio(agent, tau, lambda row, k=key, v=value: row[k] == v) for _, key, value in splits
+        ]
         rows.append([name, *(f"{number:.2f}" for number in found)])
     return harness.markdown([f"τ = {tau}", *(head for head, _, _ in splits)], rows)
 

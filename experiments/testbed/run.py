@@ -51,7 +51,9 @@ class Options:
 
     def mine(self, settings: Sequence[Any]) -> list[Any]:
         """Settings of the wanted shapes, small ones first, of which this process has a share."""
-        wanted = [s for s in settings if self.shapes is None or (s.n_inputs, s.ratio) in self.shapes]
+        wanted = [
+            s for s in settings if self.shapes is None or (s.n_inputs, s.ratio) in self.shapes
+        ]
         number, count = self.share
         return sorted(wanted, key=lambda s: s.n_labels)[number::count]
 

@@ -6,28 +6,30 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from experiments.testbed.problems import Tests
+from experiments.testbed.problems import AnchorTests
 
 CHUNK_TESTS = 100
 STD_RIDGE = 1e-3
 
 
-def joint_kl(tests: Tests, draws: Float[Tensor, "m s 2 c"]) -> float:
+def joint_kl(tests: AnchorTests, draws: Float[Tensor, "m s 2 c"]) -> float:
     """Mean over tests s of log p*(labels) − log mean_m Π_t softmax(f(x_t, z_m))[y_t].
 
     `draws` are the logits of the same m functions at the anchors of every test. Probabilities are
     float32 numbers, so that one that is too small is 0: infinite terms become the largest finite
     one, and a problem's score is at least 0.
     """
-    terms = torch.cat([
-        expected - _log_mean_likelihood(counts, logits)
-        for counts, logits, expected in zip(
-            tests.counts.to(draws.device).split(CHUNK_TESTS),
-            draws.split(CHUNK_TESTS, dim=1),
-            tests.log_likelihood.to(draws.device).split(CHUNK_TESTS),
-            strict=True,
-        )
-    ])
+    terms = torch.cat(
+        [
+            expected - _log_mean_likelihood(counts, logits)
+            for counts, logits, expected in zip(
+                tests.counts.to(draws.device).split(CHUNK_TESTS),
+                draws.split(CHUNK_TESTS, dim=1),
+                tests.log_likelihood.to(draws.device).split(CHUNK_TESTS),
+                strict=True,
+            )
+        ]
+    )
     finite = terms[terms.isfinite()]
     if len(finite) == 0:
         return math.inf

@@ -1,11 +1,12 @@
 """`GPNRegressor` as a probabilistic regressor of skpro. Needs `pip install gpn[skpro]`.
 
-    from gpn.skpro import ProbabilisticGPN
+from gpn.skpro import ProbabilisticGPN
 
-    model = ProbabilisticGPN().fit(X, y)
-    model.predict_proba(X_new).cdf(y_new), model.predict_interval(X_new, coverage=[0.5, 0.95])
+model = ProbabilisticGPN().fit(X, y)
+model.predict_proba(X_new).cdf(y_new), model.predict_interval(X_new, coverage=[0.5, 0.95])
 """
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -53,22 +54,18 @@ class RowDistribution(BaseDistribution):
     def of(cls, found: LabelDistribution, index: Any, columns: Any) -> "RowDistribution":
         """One row for each row of X, one column for each target."""
         shape = (len(index), len(columns))
-
-        def entries(values: Any) -> Any:
-            return np.broadcast_to(np.asarray(values, np.float64).reshape(-1, shape[1]), shape)
-
-        settings = {"location": entries(found.location), "scale": entries(found.scale)}
-        settings["freedom"] = entries(np.broadcast_to(found.freedom, found.location.shape))
-        if found.known is not None:
-            whole = np.broadcast_to(found.known, found.location.shape)
-            settings["known"] = entries(whole)
-            settings["other"] = entries(np.broadcast_to(found.other, found.location.shape))
+        whole = found.location.shape  # without an axis of targets where there is one
+        settings = {
+            field.name: np.broadcast_to(value, whole).astype(np.float64).reshape(shape)
+            for field in fields(found)
+            if (value := getattr(found, field.name)) is not None
+        }
         return cls(**settings, index=index, columns=columns)
 
     @property
     def _labels(self) -> LabelDistribution:
-        values = {name: np.asarray(value) for name, value in self._bc_params.items()}
-        return LabelDistribution(**values)
+        values = (np.asarray(self._bc_params[field.name]) for field in fields(LabelDistribution))
+        return LabelDistribution(*values)
 
     def _mean(self) -> Any:
         return self._labels.mean()
@@ -135,7 +132,7 @@ class ProbabilisticGPN(BaseProbaRegressor):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Settings that skpro's tests build the regressor with."""
-        return [{}, {"estimator": GPNRegressor(random_state=1)}]
+        return [{"estimator": GPNRegressor(mean=None, random_state=seed)} for seed in (0, 1)]
 
 
 def _named(X: pd.DataFrame) -> pd.DataFrame:

@@ -131,7 +131,9 @@ def test_draws_are_functions_by_rows_by_outputs(name: str, kind: str) -> None:
 def test_class_probabilities_sum_to_one(name: str) -> None:
     probabilities = fitted(name, "pair").probabilities(rows("pair"), 20)
     assert bool((probabilities >= 0).all())
-    torch.testing.assert_close(probabilities.sum(1), torch.ones(5).to(probabilities), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        probabilities.sum(1), torch.ones(5).to(probabilities), atol=1e-4, rtol=0
+    )
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - set(REGRESSORS)))

@@ -1,4 +1,4 @@
-"""Gaussian processes of two classes: limits, exact integrals, and draws with the moments they have."""
+"""Gaussian processes of two classes: limits, exact integrals, and the moments of draws."""
 
 import pytest
 import torch
@@ -95,8 +95,7 @@ def test_swapped_classes_swap_the_logits() -> None:
 def test_with_all_labels_as_landmarks_and_with_most_of_them_the_answers_agree() -> None:
     many = task(200)
     whole, part = (
-        GPC(CONFIG.replace(landmarks=count)).fit(many, rng=0).moments(X)
-        for count in (200, 100)
+        GPC(CONFIG.replace(landmarks=count)).fit(many, rng=0).moments(X) for count in (200, 100)
     )
     for left, right in zip(whole, part, strict=True):
         torch.testing.assert_close(left, right, atol=0.05, rtol=0.01)

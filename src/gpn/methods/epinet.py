@@ -1,7 +1,7 @@
-"""Epinets (Osband et al. 2023): a small network of an index z turns one network into a distribution.
+"""Epinets (Osband et al. 2023): a small network of an index z makes one network a distribution.
 
-With the last hidden layer h(x) of a base network b, a learnt e and q prior functions p_i that stay as
-they were drawn,
+With the last hidden layer h(x) of a base network b, a learnt e and q prior functions p_i that stay
+as they were drawn,
 
     f(x; z) = b(x) + e(x, h(x), z)·z + scale Σ_i z_i p_i(x),        z ~ N(0, I_q)
 

@@ -180,8 +180,8 @@ class GPCPosterior(Posterior):
     def restore(
         cls, config: GPCConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "GPCPosterior":
-        parts = (tensors[name].clone() for name in ("landmarks", "weights", "factor"))
-        return cls(*parts, signature, config)
+        landmarks, weights = tensors["landmarks"].clone(), tensors["weights"].clone()
+        return cls(landmarks, weights, tensors["factor"], signature, config)
 
     def _difference_covariance(self, rows: Inputs) -> Float[Tensor, "n n"]:
         """K − φᵀφ + φᵀ S⁻¹ φ."""

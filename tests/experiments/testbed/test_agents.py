@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.testbed import agents, networks
+from experiments.testbed import agents, networks, problems
 from experiments.testbed.agents import (
     AGENTS,
     Networks,
@@ -41,6 +41,7 @@ MANY = Setting(2, 100, 0.1, 0)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "STEPS", 20)
     monkeypatch.setattr(agents, "N_DRAWS", 50)
+    monkeypatch.setattr(problems, "N_TESTS", 200)
 
 
 def outcome(agent: agents.Agent, *settings: Setting) -> list[Outcome]:
@@ -92,10 +93,10 @@ def test_an_epoch_shows_each_label_once() -> None:
     assert torch.equal(rows.sort(0).values, batch.x[0].sort(0).values)
 
 
-def test_training_lowers_the_loss() -> None:
+def test_training_lowers_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     batch, losses = Batch.of([classification(MANY)], CPU), []
     for steps in (1, 200):
-        networks.STEPS = steps
+        monkeypatch.setattr(networks, "STEPS", steps)
         agent, rng = Ensemble(n_members=5), torch.Generator().manual_seed(0)
         agent.fit(batch, rng)
         losses.append(float(agent.loss(batch.x, batch.y, agent.decay(batch), rng)))
@@ -107,9 +108,7 @@ def test_weight_decay_falls_with_labels_per_input() -> None:
 
 
 def test_with_many_labels_the_true_prior_comes_near_the_truth() -> None:
-    few, many = (
-        outcome(AGENTS["gpn-true-prior"], Setting(2, n, 0.1, 0))[0] for n in (1, 100)
-    )
+    few, many = (outcome(AGENTS["gpn-true-prior"], Setting(2, n, 0.1, 0))[0] for n in (1, 100))
     for tau in TAUS:
         assert many.scores[tau] < 0.5 * few.scores[tau]
 
@@ -138,7 +137,9 @@ def test_the_exact_process_has_no_divergence_in_regression(noise_std: float) -> 
     assert abs(kl) < 1e-6
 
 
-def test_a_run_resumes_with_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_resumes_with_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = Options(tmp_path, seeds=(0,), shapes=((2, 10),))
     run("mlp", options)
     lines = read(tmp_path / "mlp.jsonl")

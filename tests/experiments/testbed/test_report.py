@@ -19,9 +19,7 @@ def test_the_page_has_the_tables_of_the_result_files() -> None:
 
 
 def test_the_fast_agents_have_every_problem_once() -> None:
-    settings = {
-        (s.n_inputs, s.ratio, s.temperature, s.seed) for s in classification_settings()
-    }
+    settings = {(s.n_inputs, s.ratio, s.temperature, s.seed) for s in classification_settings()}
     for agent in report.NAMES:
         rows = report.problems_of(agent)
         found = [tuple(row[name] for name in report.COLUMNS[:4]) for row in rows]
@@ -52,7 +50,9 @@ def test_result_files_say_how_they_were_made() -> None:
             assert {"method", "config", "seeds"} <= set(content), file.name
 
 
-def test_collecting_writes_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collecting_writes_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(report, "FOLDER", tmp_path / "results")
     place = {"device": "here", "versions": {}, "shared_by": 1, "seconds": 2.0}
     where = {"n_inputs": 2, "ratio": 1, "temperature": 0.1}

@@ -6,28 +6,33 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.testbed import problems
 from experiments.testbed.problems import (
-    N_TESTS,
     TAUS,
+    AnchorTests,
     Classification,
     RegressionSetting,
     Setting,
-    Tests,
     classification,
     random_layers,
     regression,
 )
 from experiments.testbed.score import STD_RIDGE, gaussian_kl, joint_kl
 
-TINY = [Setting(2, 1, 0.5, seed) for seed in range(20)]
+TINY = [Setting(2, 1, 0.5, seed) for seed in range(10)]
+
+
+@pytest.fixture(autouse=True)
+def few_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problems, "N_TESTS", 300)
 
 
 def at_anchors(logits: Tensor, n: int = 1) -> Tensor:
     """The same logits for every draw."""
-    return logits.expand(n, N_TESTS, 2, 2)
+    return logits.expand(n, problems.N_TESTS, 2, 2)
 
 
-def draws_of(problem: Classification, tests: Tests, n: int, weighted: bool) -> Tensor:
+def draws_of(problem: Classification, tests: AnchorTests, n: int, weighted: bool) -> Tensor:
     """Networks of the prior, or resampled by the likelihood of the labels: the true posterior."""
     rng = torch.Generator().manual_seed(1)
     networks = [
@@ -36,7 +41,8 @@ def draws_of(problem: Classification, tests: Tests, n: int, weighted: bool) -> T
     ]
     rows = torch.arange(len(problem.y))
     if weighted:
-        fit = torch.stack([net.logits(problem.x).log_softmax(-1)[rows, problem.y].sum() for net in networks])
+        log_p = torch.stack([net.logits(problem.x) for net in networks]).log_softmax(-1)
+        fit = log_p[:, rows, problem.y].sum(1)
         picked = torch.multinomial(fit.softmax(0), n, replacement=True, generator=rng)
         networks = [networks[int(i)] for i in picked]
     return torch.stack([net.logits(tests.anchors) for net in networks])
@@ -59,25 +65,20 @@ def test_uniform_probabilities_have_the_closed_value(tau: int) -> None:
 
 
 def test_a_draw_is_one_function_for_all_rows_of_a_test() -> None:
-    """Two sure functions, right and wrong: log 2 once, not once for each row."""
-    problem = classification(Setting(2, 1, 0.01, 0))
-    tests = problem.tests(10)
-    sure = 50 * problem.logits(tests.anchors).sign()
-    right_and_wrong = torch.stack([sure, -sure])
-    decided = problem.logits(tests.anchors).diff(dim=-1).abs().min() > 0
-    assert decided
-    score = joint_kl(tests, right_and_wrong)
-    assert score < 2 * math.log(2)
+    """Two sure functions, right and wrong: log 2 once, not once for each of ten rows."""
+    counts = torch.tensor([[[5.0, 0.0], [5.0, 0.0]]])
+    tests = AnchorTests(torch.zeros(1, 2, 1), counts, torch.zeros(1, dtype=torch.float64))
+    right = torch.tensor([40.0, -40.0]).expand(1, 2, 2)
+    assert joint_kl(tests, torch.stack([right, -right])) == pytest.approx(math.log(2))
 
 
 def test_infinite_terms_become_the_largest_finite_one() -> None:
     counts = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]])
-    tests = Tests(torch.zeros(2, 2, 1), counts, torch.zeros(2, dtype=torch.float64))
+    tests = AnchorTests(torch.zeros(2, 2, 1), counts, torch.zeros(2, dtype=torch.float64))
     sure = torch.tensor([2.0, -2.0]).expand(1, 2, 2, 2).clone()
     sure[0, 1] = torch.tensor([500.0, -500.0])  # the label's probability is 0 in float32
     expected = math.log1p(math.exp(-4.0))
     assert joint_kl(tests, sure) == pytest.approx(expected, rel=1e-5)
-    assert joint_kl(tests, 1000 * sure[:, [1, 1]].flip(-1) * torch.tensor([1.0, 1.0])) >= 0
 
 
 def test_no_agent_is_better_than_the_true_posterior() -> None:
@@ -86,9 +87,9 @@ def test_no_agent_is_better_than_the_true_posterior() -> None:
     for setting in TINY:
         problem = classification(setting)
         tests = problem.tests(10)
-        posterior = draws_of(problem, tests, 500, weighted=True)
+        posterior = draws_of(problem, tests, 400, weighted=True)
         totals["posterior"] += joint_kl(tests, posterior)
-        totals["prior"] += joint_kl(tests, draws_of(problem, tests, 500, weighted=False))
+        totals["prior"] += joint_kl(tests, draws_of(problem, tests, 400, weighted=False))
         totals["uniform"] += joint_kl(tests, at_anchors(torch.zeros(2)))
         totals["certain"] += joint_kl(tests, posterior.mean(0, keepdim=True))
     best = min(totals, key=totals.__getitem__)
