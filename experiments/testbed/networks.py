@@ -7,7 +7,7 @@ five times as many where n/d > 500 (ten times for the epinet).
     mlp               an ensemble of one
     ensemble-plus     member j is g_j + (3/√ρ) p_j, p_j a random network that stays as it was drawn
     dropout           hidden layers of 100 units, rate 0.1, one mask for all rows of a draw
-    epinet            an index z ~ N(0, I₈); base network + learnable part linear in z + (0.3/ρ) Σ_i z_i p_i
+    epinet            z ~ N(0, I₈): base network + learnt part of z + (0.3/ρ) Σ_i z_i p_i
     sgmcmc            stochastic-gradient HMC, prior precision in the place of λ
 """
 

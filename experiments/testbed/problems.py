@@ -36,7 +36,7 @@ Layers = list[tuple[Float[Tensor, "i o"], Float[Tensor, "o"]]]
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """What an agent is told: inputs d, labels per input n/d, and the temperature ρ of the logits."""
+    """What an agent is told: inputs d, labels per input n/d, and the logits' temperature ρ."""
 
     n_inputs: int
     ratio: int
@@ -59,7 +59,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class AnchorTests:
-    """Pairs of anchors, how often each class was drawn at each anchor, and log p* of these labels."""
+    """Pairs of anchors, how often each class was drawn at each of them, and log p* of labels."""
 
     anchors: Float[Tensor, "s 2 d"]
     counts: Float[Tensor, "s 2 c"]
@@ -132,7 +132,7 @@ def classification_settings(seeds: tuple[int, ...] = SEEDS) -> list[Setting]:
 
 @dataclass(frozen=True, order=True)
 class RegressionSetting:
-    """What an agent is told: inputs d, labels per input n/d, and the standard deviation of noise."""
+    """What an agent is told: inputs d, labels per input n/d, and the noise's standard deviation."""
 
     n_inputs: int
     ratio: int

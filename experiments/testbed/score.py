@@ -47,7 +47,7 @@ def _log_mean_likelihood(
 def gaussian_kl(
     true_mean: Tensor, true_std: Tensor, mean: Tensor, std: Tensor
 ) -> Float[Tensor, "n"]:
-    """KL(N(true) ‖ N(predicted)) of the function at each row, standard deviations raised a little."""
+    """KL(N(true) ‖ N(predicted)) of the function at each row, deviations raised a little."""
     true_std, std = true_std + STD_RIDGE, std + STD_RIDGE
     gap = (true_std.square() + (true_mean - mean).square()) / (2 * std.square())
     return (std / true_std).log() + gap - 0.5

@@ -25,6 +25,11 @@ class RowDistribution(BaseDistribution):
     """`LabelDistribution` with skpro's index and columns: a Student's t, or a normal elsewhere.
 
     known · (location + scale · t_freedom) + (1 − known) · N(location, other²) at each entry.
+
+    >>> from gpn.skpro import RowDistribution
+    >>> table = RowDistribution(location=[[0.0], [2.0]], scale=1.0, freedom=5.0)
+    >>> table.ppf(0.5).to_numpy().ravel().tolist()
+    [0.0, 2.0]
     """
 
     _tags = {  # noqa: RUF012  # skpro reads a plain dict
@@ -100,6 +105,13 @@ class ProbabilisticGPN(BaseProbaRegressor):
     estimator
         The `GPNRegressor`, or another regressor of gpn, that is cloned and fitted; None is
         `GPNRegressor(random_state=0)`. The fitted one is `estimator_`.
+
+    >>> from sklearn.datasets import load_diabetes
+    >>> from gpn.skpro import ProbabilisticGPN
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = ProbabilisticGPN().fit(X[:60], y[:60])
+    >>> model.predict_interval(X[60:62], coverage=0.9).shape
+    (2, 2)
     """
 
     _tags = {  # noqa: RUF012  # skpro reads a plain dict

@@ -5,8 +5,8 @@ that is independent from row to row, and a label y = ±1 has the probability σ(
 replaced by a Gaussian site exp(ν g − τ g²/2). Sites are right if the posterior with a site, and the
 one with the label itself in its place (the cavity N(μ, v) times σ(y g)), have the same moments.
 
-The logistic function is a mixture of normal distribution functions, σ(x) = Σ_i w_i Φ(x / (2 t_i)), by
-the nodes that give tanh (`kernel.py`), so that moments are in closed form, however steep σ is:
+The logistic function is a mixture of normal distribution functions, σ(x) = Σ_i w_i Φ(x / (2 t_i)),
+by the nodes that give tanh (`kernel.py`), so that moments are in closed form, however steep σ is:
 
     Z = Σ_i w_i Φ(y μ / s_i),    s_i² = 4 t_i² + v
 

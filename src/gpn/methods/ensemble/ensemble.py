@@ -6,8 +6,8 @@ Member j minimises data(f_j(x_obs), y_obs) plus the term that `regularise` names
                   Γ = σ_ε² Σ_prior⁻¹ for regression, ½ Σ_prior⁻¹ for classes
     "outputs"     β ‖f_j(x') − f(x'; θ_j)‖² on pool points x', θ_j ~ N(0, Σ_prior)
                   (Roderick et al. 2022, its equation for the output-regularised ensemble)
-    "prior"       nothing, but f_j = g_j + scale · p_j with a learnt g_j and a prior function p_j that
-                  stays as it was drawn: randomised prior functions (Osband et al. 2018)
+    "prior"       nothing, but f_j = g_j + scale · p_j, with a learnt g_j and a prior function p_j
+                  that stays as it was drawn: randomised prior functions (Osband et al. 2018)
     "none"        nothing: a deep ensemble (Lakshminarayanan et al. 2017)
 
 All members train together, along one tensor axis; more draws than members repeat them.
@@ -59,7 +59,7 @@ class EnsembleConfig(NetworkConfig):
         For "parameters": σ_ε of the labels, and Σ_prior: weights ~ N(0, prior_variance / fan-in),
         biases ~ N(0, bias_variance); one number for all layers, or one per layer.
     prior, prior_scale
-        For "outputs" and "prior": the distribution of the prior functions; for "prior", their factor.
+        For "outputs" and "prior": the distribution of prior functions; for "prior", their factor.
     """
 
     regularise: str = "parameters"
