@@ -38,10 +38,14 @@ Scores = dict[int, float]  # by τ
 
 @dataclass(frozen=True)
 class Outcome:
-    """The scores of one problem, and the seconds of its fit and its draws."""
+    """The scores of one problem, and the seconds of its fit and its draws.
+
+    `cpu_seconds` are those of this process's threads, whatever else the machine is doing.
+    """
 
     scores: Scores
     seconds: float
+    cpu_seconds: float
 
 
 class Agent(ABC):
@@ -73,16 +77,16 @@ class Networks(Agent):
     def run(self, problems: Sequence[Classification], device: torch.device) -> list[Outcome]:
         tests = {tau: [problem.tests(tau) for problem in problems] for tau in TAUS}
         rng = torch.Generator(device).manual_seed(problems[0].setting.seed)
-        started = time.perf_counter()
+        watch = Watch(device)
         agent, batch = self.make(), Batch.of(problems, device)
         agent.fit(batch, rng, graphs=self.graphs)
         draws = {
             tau: agent.draws(_anchor_rows([t.anchors for t in tests[tau]], device), N_DRAWS, rng)
             for tau in TAUS
         }
-        seconds = _elapsed(started, device) / len(problems)
+        seconds = [value / len(problems) for value in watch.read()]
         return [
-            Outcome({tau: _score(tests[tau][i], draws[tau][i]) for tau in TAUS}, seconds)
+            Outcome({tau: _score(tests[tau][i], draws[tau][i]) for tau in TAUS}, *seconds)
             for i in range(len(problems))
         ]
 
@@ -103,11 +107,11 @@ class OneByOne(Agent):
 
     def _run_one(self, problem: Classification, device: torch.device) -> Outcome:
         tests = {tau: problem.tests(tau) for tau in TAUS}
-        started = time.perf_counter()
+        watch = Watch(device)
         sampler = self.fit(problem, device)
         draws = {tau: sampler(tests[tau].anchors.flatten(0, 1).to(device)) for tau in TAUS}
-        seconds = _elapsed(started, device)
-        return Outcome({tau: _score(tests[tau], draws[tau]) for tau in TAUS}, seconds)
+        seconds = watch.read()
+        return Outcome({tau: _score(tests[tau], draws[tau]) for tau in TAUS}, *seconds)
 
 
 def fit_true_prior(
@@ -215,9 +219,9 @@ REGRESSION_AGENTS: dict[str, Callable[[Regression], tuple[Tensor, Tensor]]] = {
 
 def run_regression(agent: str, problem: Regression) -> tuple[float, float]:
     """The mean KL divergence at the test rows, and the seconds of the fit."""
-    started = time.perf_counter()
+    watch = Watch(problem.x.device)
     mean, variance = REGRESSION_AGENTS[agent](problem)
-    seconds = _elapsed(started, mean.device)
+    seconds, _ = watch.read()
     truth = problem.mean.to(mean), problem.std.to(mean)
     return float(gaussian_kl(*truth, mean, variance.sqrt()).mean()), seconds
 
@@ -230,7 +234,15 @@ def _score(tests: AnchorTests, draws: Float[Tensor, "m n c"]) -> float:
     return joint_kl(tests, draws.reshape(len(draws), len(tests.anchors), 2, -1))
 
 
-def _elapsed(started: float, device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - started
+class Watch:
+    """Seconds since it was made: on the wall, and of this process's threads."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.started = time.perf_counter(), time.process_time()
+
+    def read(self) -> tuple[float, float]:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        wall, cpu = self.started
+        return time.perf_counter() - wall, time.process_time() - cpu

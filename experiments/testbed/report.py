@@ -21,6 +21,7 @@ NAMES = {
     "mlp": "MLP",
 }
 COLUMNS = ["n_inputs", "ratio", "temperature", "seed", "kl_tau_1", "kl_tau_10", "seconds"]
+COST_COLUMNS = [*COLUMNS[:-1], "cpu_seconds"]
 DIGITS = 6
 COSTS = ("ensemble-plus", "gpn-true-prior", "gpn-true-prior-few")
 
@@ -87,12 +88,12 @@ def cost_report(costs: dict[str, list[Line]]) -> dict[str, Any]:
         "task": "testbed",
         "device": kept[COSTS[0]][0]["device"],
         "versions": kept[COSTS[0]][0]["versions"],
-        "columns": COLUMNS,
-        "problems": {name: [_row(line, COLUMNS) for line in kept[name]] for name in COSTS},
+        "columns": COST_COLUMNS,
+        "problems": {name: [_row(line, COST_COLUMNS) for line in kept[name]] for name in COSTS},
         "metrics": {
             name: {
                 key: harness.summary([line[key] for line in kept[name]])
-                for key in ("kl_tau_1", "kl_tau_10", "seconds")
+                for key in ("kl_tau_1", "kl_tau_10", "cpu_seconds")
             }
             for name in COSTS
         },

@@ -80,7 +80,8 @@ def run_batch(agent: Agent, batch: Sequence[Setting], path: Path, options: Optio
     outcomes = agent.run(problems, torch.device(options.device))
     for setting, outcome in zip(batch, outcomes, strict=True):
         scores = {f"kl_tau_{tau}": outcome.scores[tau] for tau in TAUS}
-        line = {**asdict(setting), **scores, "seconds": outcome.seconds, "shared_by": len(batch)}
+        seconds = {"seconds": outcome.seconds, "cpu_seconds": outcome.cpu_seconds}
+        line = {**asdict(setting), **scores, **seconds, "shared_by": len(batch)}
         append(path, {**line, **options.place()})
 
 
