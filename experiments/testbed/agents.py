@@ -30,7 +30,7 @@ from experiments.testbed.problems import (
 from experiments.testbed.score import gaussian_kl, joint_kl
 
 N_DRAWS = 1000
-FEW_LANDMARKS = 200
+FEW_LANDMARKS, FEW_DRAWS = 200, 100  # as many functions as an ensemble has members
 CHAINS = {"n_chains": 100, "warmup": 150, "draws": 10, "thin": 5, "max_leapfrog": 20}
 MAX_EXACT_ON_GPU, LANDMARKS_ON_GPU, LANDMARKS_ON_CPU = 10_000, 5000, 2000
 Scores = dict[int, float]  # by τ
@@ -115,7 +115,10 @@ class OneByOne(Agent):
 
 
 def fit_true_prior(
-    problem: Classification, device: torch.device, landmarks: int | None = None
+    problem: Classification,
+    device: torch.device,
+    landmarks: int | None = None,
+    n_draws: int | None = None,
 ) -> Callable[[Tensor], Tensor]:
     """A Gaussian process of two classes whose kernel is that of the problems' networks."""
     setting = problem.setting
@@ -124,7 +127,7 @@ def fit_true_prior(
     method = gpn.methods.get("gpc", prior=prior, landmarks=landmarks)
     task = gpn.Task(problem.x.double().to(device), problem.y.to(device), n_classes=2)
     posterior = method.fit(task, rng=setting.seed)
-    return lambda x: posterior.sample(x, N_DRAWS, rng=setting.seed)
+    return lambda x: posterior.sample(x, n_draws or N_DRAWS, rng=setting.seed)
 
 
 def fit_hmc(problem: Classification, device: torch.device) -> Callable[[Tensor], Tensor]:
@@ -191,7 +194,9 @@ AGENTS: dict[str, Agent] = {
 COST_AGENTS: dict[str, Agent] = {
     "ensemble-plus": AGENTS["ensemble-plus"],
     "gpn-true-prior": OneByOne(partial(fit_true_prior, landmarks=LANDMARKS_ON_CPU)),
-    "gpn-true-prior-few": OneByOne(partial(fit_true_prior, landmarks=FEW_LANDMARKS)),
+    "gpn-true-prior-few": OneByOne(
+        partial(fit_true_prior, landmarks=FEW_LANDMARKS, n_draws=FEW_DRAWS)
+    ),
 }
 
 
