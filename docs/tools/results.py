@@ -483,7 +483,7 @@ def testbed_reference() -> str:
         f"weights of networks with the true widths and variances (`mcmc`) have a KL divergence of "
         f"{chains:.3f} at τ = 10, the Gaussian process {ours:.3f}, ensemble+ {plus:.3f}. sgmcmc "
         f"with the published default settings, on the {sgmcmc[0]} problems of 100 labels, is "
-        f"{sgmcmc[1]:.2f} times as far as the MLP: its prior variance is no match for the problems'."
+        f"{sgmcmc[1]:.2f} times as far as the MLP, and no reference."
     )
 
 
