@@ -62,6 +62,12 @@ def classes_task() -> gpn.Task:
     return gpn.Task(_tensor(x, torch.float32), torch.tensor(sectors(x)), pool=pool)
 
 
+def two_classes_task() -> gpn.Task:
+    """The same rows, and whether they are of the first class."""
+    task = classes_task()
+    return gpn.Task(task.x_obs, (task.y_obs > 0).long(), pool=task.pool)
+
+
 def images_task() -> gpn.Task:
     """Twelve images of two classes: dark ones and bright ones."""
     x = torch.tensor(np.random.default_rng(3).uniform(size=(36, 1, 6, 6)), dtype=torch.float32)

@@ -41,7 +41,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "ensemble-pr": {**SMALL, "n_members": 3},
     "ensemble-or": {**SMALL, "n_members": 3, "prior": gpn.MLPPrior(widths=(8,))},
     "ensemble": {**SMALL, "n_members": 3},
+    "ensemble-plus": {**SMALL, "n_members": 3, "prior": gpn.MLPPrior(widths=(8,))},
+    "epinet": {**SMALL, "index_dim": 3},
     "gp": {"prior": SMOOTH, "noise_std": 0.5, "path_width": 64},
+    "gpc": {"prior": SMOOTH, "path_width": 64},
     "mcmc": {
         "prior": gpn.MLPPrior(widths=(4,)),
         "n_chains": 2,
@@ -53,6 +56,7 @@ METHODS: dict[str, dict[str, Any]] = {
     },
 }
 NUMBERS_ONLY = {"gp"}
+TWO_CLASSES_ONLY = {"gpc"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "joint": {"anchor": "joint", "noise_std": 0.2},
     "conditioned": {"anchor": "conditioned", "noise_std": 0.2},
@@ -98,6 +102,9 @@ def posteriors() -> Iterator[Fitted]:
         if name not in METHODS:
             raise ValueError(f"the method {name!r} must have small settings in METHODS, add them.")
         method = gpn.methods.get(name, **METHODS[name])
+        if name in TWO_CLASSES_ONLY:
+            yield f"method-{name}-classes", "plane", method.fit(data.two_classes_task(), rng=0)
+            continue
         yield f"method-{name}-numbers", "plane", method.fit(data.numbers_task(), rng=0)
         if name not in NUMBERS_ONLY:
             yield f"method-{name}-classes", "plane", method.fit(data.classes_task(), rng=0)

@@ -29,8 +29,15 @@ class Case:
 
     settings: dict[str, Any] = field(default_factory=dict)
     classes: bool = True
+    targets: bool = True
     float32: bool = True
     train: bool = True
+
+    @property
+    def kinds(self) -> list[str]:
+        """The tasks that it fits."""
+        classes = ["pair"] * self.classes + ["classes"] * (self.classes and self.targets)
+        return [*(TARGETS if self.targets else ()), *classes]
 
 
 ENSEMBLE = {"trunk": TRUNK, "n_members": 5}
@@ -44,15 +51,19 @@ CASES = {
     "ensemble-pr": Case(ENSEMBLE),
     "ensemble-or": Case({**ENSEMBLE, "prior": PRIOR}),
     "ensemble": Case(ENSEMBLE),
+    "ensemble-plus": Case({**ENSEMBLE, "prior": PRIOR}),
+    "epinet": Case({"trunk": gpn.MLPTrunk(widths=(32, 32), activation="relu")}),
     "gp": Case({"path_width": 256}, classes=False, float32=False, train=False),
+    "gpc": Case({"path_width": 256}, targets=False, float32=False, train=False),
     "mcmc": Case({**CHAINS, "prior": PRIOR}, train=False),
 }
-OUTPUTS = {"one": 1, "two": 2, "double": 2, "classes": 3}
-FITS = [
-    (name, kind) for name in CASES for kind in OUTPUTS if kind != "classes" or CASES[name].classes
-]
+TARGETS = ("one", "two", "double")
+OUTPUTS = {"one": 1, "two": 2, "double": 2, "pair": 2, "classes": 3}
+FITS = [(name, kind) for name, case in CASES.items() for kind in case.kinds]
 CLASSIFIERS = [name for name, case in CASES.items() if case.classes]
+REGRESSORS = [name for name, case in CASES.items() if case.targets]
 every_method = pytest.mark.parametrize("name", NAMES)
+every_regressor = pytest.mark.parametrize("name", REGRESSORS)
 every_fit = pytest.mark.parametrize(("name", "kind"), FITS)
 
 
@@ -71,9 +82,9 @@ def regression(outputs: int = 1, dtype: torch.dtype = torch.float32) -> gpn.Task
     return gpn.Task(x, y, pool=gpn.box([-3.0], [3.0]))
 
 
-def classification() -> gpn.Task:
+def classification(n_classes: int = 3) -> gpn.Task:
     rng = torch.Generator().manual_seed(0)
-    labels = torch.arange(30) % 3
+    labels = torch.arange(30) % n_classes
     centres = torch.tensor([[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]])
     x = centres[labels] + 0.2 * torch.randn(30, 2, generator=rng)
     return gpn.Task(x, labels, pool=gpn.box([-2.0, -2.0], [2.0, 2.0]))
@@ -83,8 +94,14 @@ TASKS = {
     "one": regression,
     "two": lambda: regression(2),
     "double": lambda: regression(2, torch.float64),
+    "pair": lambda: classification(2),
     "classes": classification,
 }
+
+
+def usual(name: str) -> str:
+    """A task of two outputs."""
+    return "two" if CASES[name].targets else "pair"
 
 
 @functools.cache
@@ -95,7 +112,7 @@ def fitted(name: str, kind: str) -> Posterior:
 
 def rows(kind: str) -> Tensor:
     rng = torch.Generator().manual_seed(1)
-    return torch.randn(5, 2 if kind == "classes" else 1, generator=rng)
+    return torch.randn(5, 1 if kind in TARGETS else 2, generator=rng)
 
 
 def test_every_method_has_a_case() -> None:
@@ -112,9 +129,19 @@ def test_draws_are_functions_by_rows_by_outputs(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_class_probabilities_sum_to_one(name: str) -> None:
-    probabilities = fitted(name, "classes").probabilities(rows("classes"), 20)
+    probabilities = fitted(name, "pair").probabilities(rows("pair"), 20)
     assert bool((probabilities >= 0).all())
-    torch.testing.assert_close(probabilities.sum(1), torch.ones(5), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        probabilities.sum(1), torch.ones(5).to(probabilities), atol=1e-4, rtol=0
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - set(REGRESSORS)))
+def test_methods_of_two_classes_refuse_targets_and_more_classes(name: str) -> None:
+    with pytest.raises(TypeError, match="two classes, got a regression"):
+        method(name).fit(regression(), rng=0)
+    with pytest.raises(TypeError, match="two classes, got 3 classes"):
+        method(name).fit(classification(), rng=0)
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - set(CLASSIFIERS)))
@@ -125,18 +152,19 @@ def test_regression_methods_refuse_classes(name: str) -> None:
 
 @every_method
 def test_the_seed_determines_fit_and_draws(name: str) -> None:
-    x, once = rows("two"), fitted(name, "two")
-    again = method(name).fit(regression(2), rng=0, progress=False)
-    other = method(name).fit(regression(2), rng=1, progress=False)
+    kind = usual(name)
+    x, once = rows(kind), fitted(name, kind)
+    again = method(name).fit(TASKS[kind](), rng=0, progress=False)
+    other = method(name).fit(TASKS[kind](), rng=1, progress=False)
     assert torch.equal(once.sample(x, 4, rng=3), again.sample(x, 4, rng=3))
     assert not torch.equal(once.sample(x, 4, rng=3), once.sample(x, 4, rng=4))
-    if name != "gp":  # nothing in its fit is random
+    if name not in ("gp", "gpc"):  # nothing in their fits is random
         assert not torch.equal(once.sample(x, 4, rng=3), other.sample(x, 4, rng=3))
 
 
 @every_method
 def test_a_draw_is_a_fixed_function(name: str) -> None:
-    x, function = rows("two"), fitted(name, "two").draw(rng=5)
+    x, function = rows(usual(name)), fitted(name, usual(name)).draw(rng=5)
     whole = function(x)
     torch.testing.assert_close(function(x), whole, rtol=0, atol=0)
     chunks = torch.cat([function(x[:2]), function(x[2:])])
@@ -145,14 +173,14 @@ def test_a_draw_is_a_fixed_function(name: str) -> None:
 
 @every_method
 def test_many_draws_are_fixed_functions(name: str) -> None:
-    x, functions = rows("two"), fitted(name, "two").draw_many(4, rng=5)
+    x, functions = rows(usual(name)), fitted(name, usual(name)).draw_many(4, rng=5)
     whole = functions(x)
     assert whole.shape == (4, 5, 2)
     chunks = torch.cat([functions(x[:2]), functions(x[2:])], dim=1)
     torch.testing.assert_close(chunks, whole, rtol=1e-4, atol=1e-5)
 
 
-@every_method
+@every_regressor
 def test_float64_stays_float64(name: str) -> None:
     posterior = fitted(name, "double")
     assert posterior.sample(rows("two"), 3, rng=0).dtype == torch.float64
@@ -165,10 +193,10 @@ def test_float32_stays_float32(name: str) -> None:
 
 @every_method
 def test_the_global_random_state_does_not_change(name: str) -> None:
-    before = torch.get_rng_state()
-    posterior = method(name, TRAIN.replace(steps=3)).fit(regression(), rng=0, progress=False)
-    posterior.sample(rows("one"), 3, rng=0)
-    posterior.draw(rng=1)(rows("one"))
+    before, kind = torch.get_rng_state(), usual(name)
+    posterior = method(name, TRAIN.replace(steps=3)).fit(TASKS[kind](), rng=0, progress=False)
+    posterior.sample(rows(kind), 3, rng=0)
+    posterior.draw(rng=1)(rows(kind))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -184,15 +212,18 @@ def test_a_loaded_posterior_gives_the_same_draws(name: str, kind: str, tmp_path:
 
 @every_method
 def test_gradients_of_a_draw_equal_central_differences(name: str) -> None:
-    function = fitted(name, "double").draw(rng=0)
-    x = rows("one").double().requires_grad_()
-    (gradient,) = torch.autograd.grad(function(x).sum(), x)
-    step = 1e-6
-    differences = (function(x + step) - function(x - step)).sum(1, keepdim=True) / (2 * step)
+    kind = "double" if CASES[name].targets else "pair"
+    function = fitted(name, kind).draw(rng=0)
+    x = rows(kind).double().requires_grad_()
+    weights = torch.tensor([1.0, 2.0], dtype=torch.float64)  # the sum of two logits may be fixed
+    (gradient,) = torch.autograd.grad((function(x) @ weights).sum(), x)
+    steps = 1e-6 * torch.eye(x.shape[1], dtype=torch.float64)
+    columns = [(function(x + step) - function(x - step)) @ weights / 2e-6 for step in steps]
+    differences = torch.stack(columns, dim=1)
     torch.testing.assert_close(gradient, differences.detach(), rtol=1e-3, atol=1e-4)
 
 
-@every_method
+@every_regressor
 def test_the_standard_deviation_grows_away_from_the_labels(name: str) -> None:
     posterior = method(name, LONG).fit(regression(), rng=0, progress=False)
     near = posterior.std(torch.linspace(-0.5, 0.5, 21)[:, None], 100).mean()

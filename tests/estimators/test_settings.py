@@ -145,3 +145,10 @@ def test_a_search_reaches_into_the_configuration() -> None:
     search.fit(X, Y, X_unlabeled=POOL)
     assert search.best_params_ == {"config__train__steps": 60}
     assert search.best_estimator_.posterior_.config.train.steps == 60
+
+
+def test_settings_that_are_set_to_what_they_are_change_nothing() -> None:
+    model = gpn.GPNRegressor(random_state=0)
+    before = model.get_params()
+    assert model.set_params(**before).get_params() == before
+    assert model.config is None

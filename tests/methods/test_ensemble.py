@@ -11,6 +11,7 @@ from gpn.methods.ensemble.ensemble import (
     EnsembleConfig,
     EnsemblePosterior,
     ensemble_step,
+    new_members,
 )
 from gpn.methods.ensemble.members import Members, ParameterPrior
 
@@ -18,7 +19,7 @@ TRAIN = gpn.TrainConfig(steps=60, pool_batch=16, device="cpu")
 TRUNK = gpn.MLPTrunk(widths=(16, 16), activation="relu")
 QUICK = EnsembleConfig(trunk=TRUNK, n_members=6, train=TRAIN, prior=gpn.MLPPrior(widths=(32,)))
 X = torch.linspace(-2, 2, 9)[:, None]
-KINDS = ("parameters", "outputs", "none")
+KINDS = ("parameters", "outputs", "prior", "none")
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def test_a_larger_beta_gives_more_weight_to_the_prior(line: gpn.Task) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_default_weights_of_the_anchors(kind: str) -> None:
-    expected = {"parameters": 1.0, "outputs": 0.1, "none": 0.0}
+    expected = {"parameters": 1.0, "outputs": 0.1, "prior": 0.0, "none": 0.0}
     assert EnsembleConfig(regularise=kind).anchor_weight == expected[kind]
     assert EnsembleConfig(regularise="outputs", beta=0.7).anchor_weight == 0.7
 
@@ -195,3 +196,30 @@ def test_wrong_settings_are_errors(settings: dict[str, float], message: str) -> 
 def test_the_number_of_variances_must_match_the_layers(line: gpn.Task) -> None:
     with pytest.raises(ValueError, match=r"one per layer, 3 here, got \(1.0, 2.0\)"):
         Ensemble(QUICK.replace(prior_variance=(1.0, 2.0))).fit(line)
+
+
+def test_a_member_is_a_learnt_network_plus_a_prior_function_that_stays(line: gpn.Task) -> None:
+    config = QUICK.replace(regularise="prior", prior_scale=0.5)
+    untrained = new_members(config, line.signature, as_generator(0))
+    fitted = Ensemble(config).fit(line, rng=0).networks
+    assert torch.equal(fitted.prior(X), untrained.prior(X)), "prior functions are not learnt"
+    learnt = Members.forward(fitted, X)
+    torch.testing.assert_close(fitted(X), learnt + 0.5 * fitted.prior(X))
+    assert not torch.equal(learnt, Members.forward(untrained, X))
+
+
+def test_prior_functions_spread_members_where_no_labels_are(line: gpn.Task) -> None:
+    """At the labels members agree; far away their spread is that of the prior functions."""
+    train = TRAIN.replace(steps=300)
+    config = QUICK.replace(regularise="prior", n_members=10, train=train)
+    small, large = (
+        Ensemble(config.replace(prior_scale=scale)).fit(line, rng=0) for scale in (0.1, 2.0)
+    )
+    far = torch.tensor([[-6.0], [6.0]])
+    assert large.std(far).mean() > 3 * small.std(far).mean()
+    assert large.std(line.x_obs).mean() < 0.2 * large.std(far).mean()
+
+
+def test_the_first_members_keep_their_prior_functions(line: gpn.Task) -> None:
+    posterior = Ensemble(QUICK.replace(regularise="prior")).fit(line, rng=0)
+    torch.testing.assert_close(posterior.first(2).networks(X), posterior.networks(X)[:2])

@@ -15,7 +15,8 @@ from gpn.methods.ensemble import Ensemble
 def test_all_names_are_listed() -> None:
     assert gpn.methods.names() == (
         *("gpn", "gpn-paper", "dropout", "dkl", "sngp"),
-        *("ensemble-pr", "ensemble-or", "ensemble", "gp", "mcmc"),
+        *("ensemble-pr", "ensemble-or", "ensemble", "ensemble-plus", "epinet"),
+        *("gp", "gpc", "mcmc"),
     )
 
 
@@ -33,9 +34,14 @@ def test_get_changes_settings() -> None:
 
 @pytest.mark.parametrize(
     ("name", "regularise"),
-    [("ensemble-pr", "parameters"), ("ensemble-or", "outputs"), ("ensemble", "none")],
+    [
+        ("ensemble-pr", "parameters"),
+        ("ensemble-or", "outputs"),
+        ("ensemble", "none"),
+        ("ensemble-plus", "prior"),
+    ],
 )
-def test_the_three_ensembles(name: str, regularise: str) -> None:
+def test_the_four_ensembles(name: str, regularise: str) -> None:
     method = gpn.methods.get(name)
     assert isinstance(method, Ensemble)
     assert method.config.regularise == regularise

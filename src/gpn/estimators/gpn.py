@@ -54,7 +54,8 @@ class GPNOptions(Estimator):
         config = self._config()
         for name in sorted(inner, key=lambda name: name.count("__")):  # outer settings first
             config = with_setting(config, name.split("__")[1:], inner[name])
-        self.config = config
+        if config != self._config():  # what get_params says, set again, changes nothing
+            self.config = config
         return self
 
     def _config(self) -> GPNConfig:

@@ -120,6 +120,9 @@ _ENTRIES: dict[str, Entry] = {
     "ensemble-pr": _built_in("Ensemble", regularise="parameters"),
     "ensemble-or": _built_in("Ensemble", regularise="outputs"),
     "ensemble": _built_in("Ensemble", regularise="none"),
+    "ensemble-plus": _built_in("Ensemble", regularise="prior"),
+    "epinet": _built_in("Epinet"),
     "gp": _built_in("GP"),
+    "gpc": _built_in("GPC"),
     "mcmc": _built_in("MCMC"),
 }

@@ -22,7 +22,14 @@ METHOD_COLORS = {
     "dropout": "pink",
     "sngp": "light",
 }
-OTHER_COLORS = {"dkl": "#8A6D3B", "gp": "#5A5A8A", "mcmc": "#444444"}
+OTHER_COLORS = {
+    "dkl": "#8A6D3B",
+    "gp": "#5A5A8A",
+    "gpc": "#8C8CC0",
+    "mcmc": "#444444",
+    "ensemble-plus": "#6B8E23",
+    "epinet": "#9B5DE5",
+}
 
 
 def method_color(name: str) -> str:

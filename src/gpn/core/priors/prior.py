@@ -61,6 +61,21 @@ class Prior:
         return Prior(self.network, moved(self.weights), moved(self.buffers))
 
 
+class FixedFunctions(nn.Module):
+    """Prior functions as a part of a network: their weights are buffers, which are not learnt."""
+
+    def __init__(self, prior: Prior) -> None:
+        super().__init__()
+        # in a tuple, so that torch does not register the network's own parameters
+        self.network = (prior.network,)
+        for name, tensor in prior.weights.items():
+            self.register_buffer(name.replace(".", "/"), tensor)  # names must have no dots
+
+    def forward(self, x: Inputs) -> Functions:
+        weights = {name.replace("/", "."): tensor for name, tensor in self.named_buffers()}
+        return Prior(self.network[0], weights)(x)
+
+
 class PriorSpec(Config, ABC):
     """A distribution over functions, before any are drawn."""
 

@@ -1,4 +1,4 @@
-"""Ensembles of networks: plain, anchored in their parameters, or anchored in their outputs.
+"""Ensembles of networks: plain, with prior functions, or anchored in parameters or outputs.
 
 Member j minimises data(f_j(x_obs), y_obs) plus the term that `regularise` names:
 
@@ -6,13 +6,16 @@ Member j minimises data(f_j(x_obs), y_obs) plus the term that `regularise` names
                   Γ = σ_ε² Σ_prior⁻¹ for regression, ½ Σ_prior⁻¹ for classes
     "outputs"     β ‖f_j(x') − f(x'; θ_j)‖² on pool points x', θ_j ~ N(0, Σ_prior)
                   (Roderick et al. 2022, its equation for the output-regularised ensemble)
+    "prior"       nothing, but f_j = g_j + scale · p_j, with a learnt g_j and a prior function p_j
+                  that stays as it was drawn: randomised prior functions (Osband et al. 2018)
     "none"        nothing: a deep ensemble (Lakshminarayanan et al. 2017)
 
 All members train together, along one tensor axis; more draws than members repeat them.
 
 Differences from the originals: members share their minibatches, but not their initial values and
 anchors; plain members have no variance output and no adversarial examples; Pearce et al. anchor
-one hidden layer, here every layer is anchored, with its own variance per fan-in.
+one hidden layer, here every layer is anchored, with its own variance per fan-in. Osband et al. add
+noise to each member's labels, or resample them; here members with prior functions share labels.
 """
 
 from collections.abc import Callable
@@ -35,14 +38,14 @@ from gpn.core.posterior.base import FunctionBatch, Posterior
 from gpn.core.priors.prior import MLPPrior, ModulePrior, PriorSpec
 from gpn.core.task import Signature, Task
 from gpn.core.types import Functions, Inputs, as_generator
-from gpn.methods.ensemble.members import Members, ParameterPrior, Variances
+from gpn.methods.ensemble.members import Members, MembersWithPrior, ParameterPrior, Variances
 from gpn.methods.network_method import NetworkConfig, NetworkMethod, Train
 from gpn.training.batches import LabelBatches
 from gpn.training.config import TrainConfig
 from gpn.training.cuda_graphs import TrainStep
 from gpn.training.state import History, Stream, Terms
 
-DEFAULT_BETA = {"parameters": 1.0, "outputs": 0.1, "none": 0.0}
+DEFAULT_BETA = {"parameters": 1.0, "outputs": 0.1, "prior": 0.0, "none": 0.0}
 AnchorLoss = Callable[[Functions, Inputs], Tensor]
 
 
@@ -55,8 +58,8 @@ class EnsembleConfig(NetworkConfig):
     noise_std, prior_variance, bias_variance
         For "parameters": σ_ε of the labels, and Σ_prior: weights ~ N(0, prior_variance / fan-in),
         biases ~ N(0, bias_variance); one number for all layers, or one per layer.
-    prior
-        For "outputs": the distribution of the prior functions.
+    prior, prior_scale
+        For "outputs" and "prior": the distribution of prior functions; for "prior", their factor.
     """
 
     regularise: str = "parameters"
@@ -66,13 +69,14 @@ class EnsembleConfig(NetworkConfig):
     prior_variance: Variances = 2.0
     bias_variance: Variances = 1.0
     prior: PriorSpec = field(default_factory=MLPPrior)
+    prior_scale: float = 1.0
     trunk: Trunk = field(default_factory=lambda: MLPTrunk(widths=(128, 128), activation="relu"))
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
         require_one_of(self, "regularise", tuple(DEFAULT_BETA))
         require_counts(self, "n_members")
-        require_positive(self, "noise_std")
+        require_positive(self, "noise_std", "prior_scale")
         require_positive_if_given(self, "beta")
 
     @classmethod
@@ -116,7 +120,7 @@ def ensemble_step(
     Labels and pool rows go through one forward pass. The loss is a sum over members, not a mean:
     the gradient of each member is that of its own loss.
     """
-    members = Members(config.trunk, task.signature, config.n_members, seeds).to(task.x_obs)
+    members = new_members(config, task.signature, seeds).to(task.x_obs)
     anchor_loss = _anchor_loss(config, members, task, seeds)
     rng = as_generator(seeds, task.x_obs.device)
     labels = LabelBatches(len(task.x_obs), config.train.label_batch, rng)
@@ -141,6 +145,15 @@ def ensemble_step(
     has_own_module = isinstance(config.trunk, ModuleTrunk) or isinstance(config.prior, ModulePrior)
     step = TrainStep(rows, loss_terms, graph_safe=not has_own_module)
     return members, step, [*labels.streams, *(() if pool_rows is None else pool_rows.streams)]
+
+
+def new_members(config: EnsembleConfig, signature: Signature, seeds: torch.Generator) -> Members:
+    """Untrained members, each with its prior function where the configuration asks for one."""
+    if config.regularise != "prior":
+        return Members(config.trunk, signature, config.n_members, seeds)
+    return MembersWithPrior(
+        config.trunk, signature, config.n_members, seeds, config.prior, config.prior_scale
+    )
 
 
 def _anchor_loss(
@@ -206,6 +219,6 @@ class EnsemblePosterior(Posterior):
     def restore(
         cls, config: EnsembleConfig, signature: Signature, tensors: dict[str, Tensor]
     ) -> "EnsemblePosterior":
-        networks = Members(config.trunk, signature, config.n_members, as_generator(0))
+        networks = new_members(config, signature, as_generator(0))
         networks.to(tensors["layers.0.weight"]).load_state_dict(tensors)
         return cls(networks, signature, config)

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from gpn.core.networks.layers import ACTIVATIONS
 from gpn.core.networks.trunks import Trunk, require_plain_trunk
+from gpn.core.priors.prior import FixedFunctions, PriorSpec
 from gpn.core.task import Signature
 from gpn.core.types import Functions, Inputs, normal
 
@@ -48,6 +49,26 @@ class Members(nn.Module):
         for tensor in itertools.chain(chosen.parameters(), chosen.buffers()):
             tensor.data = tensor.data[which]
         return chosen
+
+
+class MembersWithPrior(Members):
+    """f_j = g_j + scale · p_j: the prior function p_j of each member is not learnt."""
+
+    def __init__(
+        self,
+        trunk: Trunk,
+        signature: Signature,
+        n: int,
+        rng: torch.Generator,
+        prior: PriorSpec,
+        scale: float,
+    ) -> None:
+        super().__init__(trunk, signature, n, rng)
+        drawn = prior.sample(signature.input_shape, signature.n_outputs, n, rng)
+        self.prior, self.scale = FixedFunctions(drawn), scale
+
+    def forward(self, x: Inputs) -> Functions:
+        return super().forward(x) + self.scale * self.prior(x)
 
 
 class StackedLinear(nn.Module):
