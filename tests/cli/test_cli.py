@@ -92,13 +92,13 @@ def test_a_large_table_is_predicted_in_chunks(
     run(*FIT)
     run("predict", "m.gpn", "test.csv", "--out", "whole.csv")
     seen: list[int] = []
-    predict = TableModel.predict
+    predict = TableModel.predict_inputs
 
-    def counted(self: TableModel, table: pd.DataFrame, **options: float) -> pd.DataFrame:
-        seen.append(len(table))
-        return predict(self, table, **options)
+    def counted(self: TableModel, x: Any, *options: Any) -> pd.DataFrame:
+        seen.append(len(x))
+        return predict(self, x, *options)
 
-    monkeypatch.setattr(TableModel, "predict", counted)
+    monkeypatch.setattr(TableModel, "predict_inputs", counted)
     monkeypatch.setattr("gpn.tables.files.CHUNK_ROWS", 30)
     for out in ("chunks.csv", "chunks.csv.gz", "chunks.parquet"):
         assert run("predict", "m.gpn", "test.csv", "--out", out).exit_code == 0

@@ -40,7 +40,9 @@ from gpn.cli.output import (
 
 # All else is imported inside the commands: torch and pandas take seconds, `gpn --help` must not.
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
     from gpn.tables.model import TableModel
     from gpn.tables.reading import Reading
@@ -223,21 +225,21 @@ def predict(
     Numbers get mean, std (of the function alone), lower and upper (of a new label), ood_score,
     is_ood and std_total (of a new label); classes a probability each, and their entropy.
     """
-    from gpn.tables.files import map_table
+    from gpn.tables.scoring import score_table
 
     model, as_json = opened.model, opened.as_json
-    counts = {"flagged": 0, "unseen": 0}
-    scored = partial(_scored, model, counts, level=level, fpr=fpr, explain=explain)
     with row_counter(as_json=as_json) as on_rows, opened.busy("predicting"):
-        n_rows = map_table(
+        found = score_table(
+            model,
             table,
             out,
-            scored,
-            model.encoder,
-            append=True,
+            level=level,
+            fpr=fpr,
+            why=partial(_why, model, fpr=fpr) if explain else None,
             on_rows=on_rows,
             reading=opened.reading,
         )
+    n_rows, counts = found.rows, {"flagged": found.flagged, "unseen": found.unseen}
     result: dict[str, Any] = {"rows": n_rows, **counts, "out": str(out)}
     if not as_json:
         flagged, unseen = counts["flagged"], counts["unseen"]
@@ -252,27 +254,13 @@ def predict(
         )
 
 
-def _scored(
-    model: "TableModel",
-    counts: dict[str, int],
-    table: "pd.DataFrame",
-    *,
-    level: float,
-    fpr: float,
-    explain: bool,
-) -> "pd.DataFrame":
-    """Predictions for a chunk; `counts` grows by its flagged rows, and by those with new values."""
-    found = model.predict(table, level=level, fpr=fpr)
-    counts["flagged"] += int(found["is_ood"].sum())
-    counts["unseen"] += found.attrs.get("n_unseen", 0)
-    if not explain:
-        return found
-    found["why"] = ""
-    flagged = found["is_ood"].to_numpy()
-    if flagged.any():
-        shifts = _explained(model, table[flagged], fpr)
-        found.loc[flagged, "why"] = ["; ".join(map(str, row)) for row in shifts]
-    return found
+def _why(
+    model: "TableModel", table: "pd.DataFrame", flagged: "NDArray[np.bool_]", *, fpr: float
+) -> list[str]:
+    """Why each flagged row of a chunk is flagged."""
+    if not flagged.any():
+        return []
+    return ["; ".join(map(str, row)) for row in _explained(model, table[flagged], fpr)]
 
 
 def _explained(model: "TableModel", table: "pd.DataFrame", fpr: float = 0.05) -> Any:
@@ -366,8 +354,8 @@ def suggest(
         picked = model.suggest(rows, n).tolist()
     chosen = rows.iloc[picked]
     if out is not None:
-        with table_writer(out) as write:
-            write(chosen)
+        with table_writer(out) as writer:
+            writer.write(chosen)
     flagged = model.predict(chosen)["is_ood"].tolist()
     names = naming_columns(model, rows)
     shown = chosen[[*names, *(name for name in model.encoder.names if name not in names)]]

@@ -82,10 +82,18 @@ class TableModel:
         """
         require_level(level)
         x, unseen = self.encoder.transform_and_flag(table)
+        found = self.predict_inputs(x, unseen, level, fpr)
+        return found.set_axis(table.index)
+
+    def predict_inputs(
+        self, x: Array, unseen: NDArray[np.bool_], level: float = 0.95, fpr: float = 0.05
+    ) -> pd.DataFrame:
+        """As `predict`, of rows that the encoder has read (`TableEncoder.transform_and_flag`)."""
+        require_level(level)
         found = self.estimator.predict_all(x, level, fpr)
         columns = self._class_columns(found) if self.is_classifier else found._asdict()
         columns |= {"ood_score": found.ood_score, "is_ood": found.is_ood | unseen}
-        frame = pd.DataFrame(columns, index=table.index)
+        frame = pd.DataFrame(columns)
         frame.attrs["n_unseen"] = int(unseen.sum())
         return frame
 
