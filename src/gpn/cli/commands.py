@@ -219,26 +219,38 @@ def predict(
     explain: Annotated[
         bool, typer.Option("--explain", help="add a column that says why a row is flagged")
     ] = False,
+    engine: Annotated[
+        str, typer.Option(help="local, ray or dask: who scores a folder of Parquet files")
+    ] = "local",
 ) -> None:
     """Predictions, intervals and OOD flags, in chunks: the table may be of any length.
+
+    A folder of Parquet files becomes a folder of the same names, by this process, Ray or Dask.
 
     Numbers get mean, std (of the function alone), lower and upper (of a new label), ood_score,
     is_ood and std_total (of a new label); classes a probability each, and their entropy.
     """
+    from gpn.tables.engines import score_folder
+    from gpn.tables.scorer import Scorer
     from gpn.tables.scoring import score_table
 
     model, as_json = opened.model, opened.as_json
+    _check_engine(table, engine, explain=explain)
     with row_counter(as_json=as_json) as on_rows, opened.busy("predicting"):
-        found = score_table(
-            model,
-            table,
-            out,
-            level=level,
-            fpr=fpr,
-            why=partial(_why, model, fpr=fpr) if explain else None,
-            on_rows=on_rows,
-            reading=opened.reading,
-        )
+        if table.is_dir():
+            scorer = Scorer(opened.path, level=level, fpr=fpr, shipped=True)
+            found = score_folder(scorer, table, out, engine, on_rows)
+        else:
+            found = score_table(
+                model,
+                table,
+                out,
+                level=level,
+                fpr=fpr,
+                why=partial(_why, model, fpr=fpr) if explain else None,
+                on_rows=on_rows,
+                reading=opened.reading,
+            )
     n_rows, counts = found.rows, {"flagged": found.flagged, "unseen": found.unseen}
     result: dict[str, Any] = {"rows": n_rows, **counts, "out": str(out)}
     if not as_json:
@@ -251,6 +263,17 @@ def predict(
         opened.note(
             f"many are flagged: gpn watch {opened.path} {table} says which columns have changed"
             + ("" if explain else ", --explain why each row is flagged")
+        )
+
+
+def _check_engine(table: Path, engine: str, *, explain: bool) -> None:
+    """Raise where an option does not go with a folder, or with a single table."""
+    if table.is_dir() and explain:
+        raise ValueError("--explain must go with one table, got a folder; leave it out.")
+    if engine != "local" and not table.is_dir():
+        raise ValueError(
+            f"--engine {engine} must go with a folder of Parquet files, got {table}; leave it out, "
+            "or split the table into files."
         )
 
 

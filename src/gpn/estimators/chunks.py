@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from torch.utils.data import Dataset
 
 from gpn.core.pools.rows import RowPool
@@ -45,7 +46,10 @@ def in_blocks(compute: Callable[[Any], Any], rows: Any) -> Any:
     """`compute` of blocks of rows in threads; results are concatenated as by `in_chunks`."""
     if len(rows) <= BLOCK_ROWS:
         return compute(rows)
-    blocks = [rows[start : start + BLOCK_ROWS] for start in range(0, len(rows), BLOCK_ROWS)]
+    threads = torch.get_num_threads()
+    count = threads * -(-len(rows) // (threads * BLOCK_ROWS))  # as many for each thread
+    size = -(-len(rows) // count)
+    blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
     return _joined(in_threads(compute, blocks))
 
 

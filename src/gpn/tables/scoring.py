@@ -24,6 +24,10 @@ class Counts(NamedTuple):
     flagged: int = 0
     unseen: int = 0
 
+    def plus(self, other: "Counts") -> "Counts":
+        """The counts of both."""
+        return Counts(*map(sum, zip(self, other, strict=True)))
+
 
 def score_table(
     model: TableModel,
@@ -50,7 +54,7 @@ def score_table(
                 result["why"] = ""
                 result.loc[flags, "why"] = why(chunk.frame().set_axis(result.index), flags)
             flagged, unseen = int(result["is_ood"].sum()), int(result.attrs["n_unseen"])
-            counts = Counts(*map(sum, zip(counts, (len(result), flagged, unseen), strict=True)))
+            counts = counts.plus(Counts(len(result), flagged, unseen))
             write(_write, writer, chunk, renamed(chunk.names, result))
             rows_read(counts.rows)
             on_rows(counts.rows)
