@@ -217,10 +217,13 @@ def test_dask_maps_partitions(path: Path, table: pd.DataFrame, expected: pd.Data
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-9)
 
 
-def test_spark_maps_frames(path: Path, table: pd.DataFrame, expected: pd.DataFrame) -> None:
+def test_spark_maps_frames(
+    path: Path, table: pd.DataFrame, expected: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if shutil.which("java") is None:
         pytest.skip("there is no Java here")
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     scorer = gpn.Scorer(path, columns=["id"])
     schema = f"id string, {scorer.spark_columns}"
     with warnings.catch_warnings():

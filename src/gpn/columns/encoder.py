@@ -475,11 +475,14 @@ def _known_numbers(column: pd.Series, form: ColumnFormat, decimal: str) -> pd.Se
 
 
 def _categories(column: pd.Series) -> list[str]:
+    return most_frequent(to_texts(column).value_counts().to_dict())
+
+
+def most_frequent(counts: Mapping[str, int]) -> list[str]:
     """The values in order; of more than 100 the most frequent ones, and one for all others."""
-    counts = to_texts(column).value_counts()
     if len(counts) <= MAX_CATEGORIES:
-        return sorted(counts.index)
-    in_order = sorted(counts.index, key=lambda text: (-counts[text], text))
+        return sorted(counts)
+    in_order = sorted(counts, key=lambda text: (-counts[text], text))
     frequent = [text for text in in_order if text != OTHER and counts[text] > 1][:MAX_FREQUENT]
     return [*sorted(frequent), OTHER]
 

@@ -16,6 +16,7 @@ Many labels enter through sums over features φ(x) = L⁻¹ K_Ux of some landmar
 A label of weight c has the noise σ²/c: its diagonal of C Cᵀ, and its terms of the sums times c.
 """
 
+import copy
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
@@ -203,6 +204,20 @@ class FeatureSums:
             self.squares += weighted @ features.T
             self.products += weighted @ (y - self.prior.mean(x, y.shape[1]))
         return self
+
+    def emptied(self) -> "FeatureSums":
+        """The same features, and sums over no labels."""
+        other = copy.copy(self)
+        other.squares = torch.zeros_like(self.squares)
+        other.products = torch.zeros_like(self.products)
+        return other
+
+    def plus(self, other: "FeatureSums") -> "FeatureSums":
+        """The sums over the labels of both; the features must be the same."""
+        both = copy.copy(self)
+        both.squares = self.squares + other.squares
+        both.products = self.products + other.products
+        return both
 
     def moments(self, x: Inputs) -> tuple[Outputs, Outputs]:
         """Mean and variance given the labels so far, at a few rows."""
