@@ -295,6 +295,25 @@ def _explained(model: "TableModel", table: "pd.DataFrame", fpr: float = 0.05) ->
     return explain_rows(model, table, x, fpr)
 
 
+@about_model(app, "gpn export tc.gpn --out tc.onnx")
+def export(
+    opened: Opened,
+    out: Annotated[Path, typer.Option(help="the ONNX file to write")],
+    level: Annotated[float, typer.Option(help="probability that an interval covers")] = 0.95,
+    fpr: Fpr = 0.05,
+) -> None:
+    """Write the model as an ONNX graph, from the columns to all that gpn predict writes.
+
+    For models of numbers by columns of numbers; others are refused, with the reason.
+    """
+    from gpn.tables.files import check_writable
+
+    check_writable(out)
+    opened.model.export_onnx(out, level=level, fpr=fpr)
+    names = opened.model.encoder.names
+    opened.print({"columns": names, "bytes": out.stat().st_size, "out": str(out)})
+
+
 @about_model(app, "gpn explain tc.gpn new.csv --row 17")
 def explain(
     opened: Opened,

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -236,6 +237,19 @@ class TableModel:
         else:
             fields["record"] = self.record.to_dict()
             save_model(self.estimator, path, fields=fields, arrays=self.record.arrays())
+
+    def export_onnx(
+        self, path: str | os.PathLike[str], *, level: float = 0.95, fpr: float = 0.05
+    ) -> None:
+        """Write what `predict` computes as an ONNX file, for runtimes without Python.
+
+        For regressors of numeric columns in closed form; others are refused, with the reason. The
+        input "rows" holds the columns of `encoder.names`; the outputs are those of `predict`.
+        Needs `pip install gpn[onnx]`.
+        """
+        from gpn.tables.onnx_graph import export_onnx
+
+        export_onnx(self, Path(path), level=level, fpr=fpr)
 
 
 def _number_metrics(found: Prediction, y: Array) -> dict[str, Any]:
