@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor
     from gpn.methods.gpn import GPN, GPNConfig
     from gpn.saving.format import load, save
-    from gpn.tables.scorer import Scorer
+    from gpn.tables.engines.scorer import Scorer
     from gpn.training.checkpoint import Checkpoint
     from gpn.training.config import TrainConfig
     from gpn.training.divergence import TrainingDiverged
@@ -73,7 +73,7 @@ MODULES = {
     "gpn.estimators.regressor": ("GPNRegressor", "PosteriorRegressor"),
     "gpn.methods.gpn": ("GPN", "GPNConfig"),
     "gpn.saving.format": ("load", "save"),
-    "gpn.tables.scorer": ("Scorer",),
+    "gpn.tables.engines.scorer": ("Scorer",),
     "gpn.training.checkpoint": ("Checkpoint",),
     "gpn.training.config": ("TrainConfig",),
     "gpn.training.divergence": ("TrainingDiverged",),

@@ -230,8 +230,8 @@ def predict(
     Numbers get mean, std (of the function alone), lower and upper (of a new label), ood_score,
     is_ood and std_total (of a new label); classes a probability each, and their entropy.
     """
-    from gpn.tables.engines import score_folder
-    from gpn.tables.scorer import Scorer
+    from gpn.tables.engines.folders import score_folder
+    from gpn.tables.engines.scorer import Scorer
     from gpn.tables.scoring import score_table
 
     model, as_json = opened.model, opened.as_json

@@ -247,7 +247,7 @@ class TableModel:
         input "rows" holds the columns of `encoder.names`; the outputs are those of `predict`.
         Needs `pip install gpn[onnx]`.
         """
-        from gpn.tables.onnx_graph import export_onnx
+        from gpn.tables.engines.onnx_graph import export_onnx
 
         export_onnx(self, Path(path), level=level, fpr=fpr)
 

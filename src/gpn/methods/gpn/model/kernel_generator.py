@@ -201,9 +201,17 @@ class FeatureSums:
         for x, y, *weights in chunks:
             features = self._features(x)
             weighted = features * weights[0] if weights else features
-            self.squares += weighted @ features.T
+            self._add_squares(weighted, features)
             self.products += weighted @ (y - self.prior.mean(x, y.shape[1]))
         return self
+
+    def _add_squares(self, weighted: Float[Tensor, "m n"], features: Float[Tensor, "m n"]) -> None:
+        """Add Σ c φφᵀ: a band of rows up to its diagonal, which are the columns above it, too."""
+        for start in range(0, len(features), BAND):
+            end = start + BAND
+            block = weighted[start:end] @ features[:end].T
+            self.squares[start:end, :end] += block
+            self.squares[:start, start:end] += block[:, :start].T
 
     def emptied(self) -> "FeatureSums":
         """The same features, and sums over no labels."""

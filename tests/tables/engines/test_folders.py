@@ -14,9 +14,9 @@ import pytest
 
 from gpn.columns.column_types import TableError
 from gpn.columns.encoder import UnseenWarning
-from gpn.tables.engines import score_folder
+from gpn.tables.engines.folders import score_folder
+from gpn.tables.engines.scorer import Scorer
 from gpn.tables.model import TableModel, fit_table
-from gpn.tables.scorer import Scorer
 from gpn.tables.scoring import score_table
 from tests.cli.command import rows
 

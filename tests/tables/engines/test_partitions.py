@@ -12,9 +12,9 @@ import torch
 from gpn.columns.column_types import TableError
 from gpn.core.priors.ard import ARDPrior
 from gpn.methods.gpn.model.kernel_generator import FeatureSums
-from gpn.tables import partitions
+from gpn.tables.engines import partitions
+from gpn.tables.engines.partitions import fit_partitions
 from gpn.tables.model import TableModel
-from gpn.tables.partitions import fit_partitions
 
 N = 900
 OPTIONS: dict[str, Any] = {"landmarks": 40, "sample_rows": 300}

@@ -16,8 +16,8 @@ import gpn
 from gpn.cli.commands import app
 from gpn.core.priors.ard import ARDPrior
 from gpn.estimators.closed_form.mean import MeanModel
+from gpn.tables.engines.onnx_graph import ExportError
 from gpn.tables.model import TableModel, fit_table
-from gpn.tables.onnx_graph import ExportError
 from tests.cli.command import rows
 
 

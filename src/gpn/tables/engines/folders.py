@@ -14,8 +14,8 @@ from typing import Any
 
 from gpn.columns.column_types import TableError
 from gpn.columns.encoder import UnseenWarning, merge_unseen
+from gpn.tables.engines.scorer import Scorer
 from gpn.tables.files import PARQUET_SUFFIXES, OnRows
-from gpn.tables.scorer import Scorer
 from gpn.tables.scoring import Counts, score_table
 
 ENGINES = ("local", "ray", "dask")

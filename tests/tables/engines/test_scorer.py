@@ -16,7 +16,7 @@ import pytest
 import gpn
 from gpn.columns.column_types import TableError
 from gpn.saving.validation import ModelError
-from gpn.tables import scorer as module
+from gpn.tables.engines import scorer as module
 from gpn.tables.model import TableModel, fit_table
 from tests.cli.command import rows
 
@@ -112,7 +112,7 @@ def test_a_pickle_is_a_path_and_a_digest(
     (path.parent / "s.pickle").write_bytes(content)
     table.to_pickle(path.parent / "t.pickle")
     code = (
-        "import pickle, pandas as pd; from gpn.tables import scorer\n"
+        "import pickle, pandas as pd; from gpn.tables.engines import scorer\n"
         "made = pickle.load(open('s.pickle', 'rb')); table = pd.read_pickle('t.pickle')\n"
         "assert not scorer.MODELS\n"
         "found = made(table); model = made.model; made(table)\n"
