@@ -378,8 +378,8 @@ memory is flat: {long["peak memory, second half of the time"]:.0f} MB in the sec
 
 def partitions_text() -> str:
     found = benchmark("partitions")
-    return wrapped(f"""A million labels of 20 columns took {found["1,000,000 labels: time"]:.0f} s on two busy cores (load average
-{found["load average over the last 15 minutes"]:.1f}), {found["1,000,000 labels: processor time"]:.0f} s of processor time, with at most
+    return wrapped(f"""Half a million labels of 20 columns took {found["500,000 labels: time"]:.0f} s on two busy cores (load average
+{found["load average over the last 15 minutes"]:.1f}), {found["500,000 labels: processor time"]:.0f} s of processor time, with at most
 {found["peak memory of the process"]:.0f} MB. Ten million would take {found["10,000,000 labels on paper: processor time"]:.0f} s of processor time
 ([measured](../../benchmarks/results/partitions.json)).""")
 
