@@ -17,6 +17,9 @@ from gpn.estimators.ood.distances import MAX_DISTANCE, N_DISTANCES, NEIGHBOURS, 
 Rows = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+Entries = NDArray[np.uint16] | NDArray[np.uint32]
+
+MAX_SMALL = 2**16
 CHUNK_NUMBERS = 2**18  # rows times labels: they stay in a core's cache
 
 
@@ -110,7 +113,7 @@ class RankTables:
 
     ordered: Rows
     after: Index
-    entry: NDArray[np.uint32]
+    entry: Entries
     logs: Rows
 
     @classmethod
@@ -125,7 +128,8 @@ class RankTables:
         columns = zip(ordered, order.T, strict=True)
         found = [_ranks_of_column(*column, sets, starts) for column in columns]
         after, entry = zip(*found, strict=True)
-        return cls(ordered, np.stack(after), np.stack(entry), logs)
+        kind = np.uint16 if len(logs) <= MAX_SMALL else np.uint32  # of wide tables they are many
+        return cls(ordered, np.stack(after), np.stack(entry).astype(kind), logs)
 
     def __call__(self, rows: Rows) -> tuple[Rows, Rows]:
         """The sum over columns, and the largest, for each set: ``(k, n)`` each."""
