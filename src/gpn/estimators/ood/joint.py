@@ -8,6 +8,7 @@ rank among those of a member.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +130,8 @@ class RankTables:
         found = [_ranks_of_column(*column, sets, starts) for column in columns]
         after, entry = zip(*found, strict=True)
         kind = np.uint16 if len(logs) <= MAX_SMALL else np.uint32  # of wide tables they are many
-        return cls(ordered, np.stack(after), np.stack(entry).astype(kind), logs)
+        entries: Any = np.stack(entry).astype(kind)
+        return cls(ordered, np.stack(after), entries, logs)
 
     def __call__(self, rows: Rows) -> tuple[Rows, Rows]:
         """The sum over columns, and the largest, for each set: ``(k, n)`` each."""
