@@ -7,6 +7,7 @@ these the scatter of new labels is learnt.
 """
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from gpn.methods.gpn.fit_report import FitReport, UnseenLabels
 from gpn.methods.gpn.fitting.closed_form import CHUNK_ROWS, MAX_LEFT_OUT
 from gpn.methods.gpn.model.kernel_generator import FeatureSums
 from gpn.methods.gpn.posterior import ClosedFormPosterior
+from gpn.training.torch_state import in_threads
 
 Array = NDArray[Any]
 
@@ -43,8 +45,11 @@ class LabelSums:
         """The sums over these rows, in the units of the data."""
         x = torch.from_numpy(self.x_scale.apply(np.asarray(X, np.float64)))
         targets = torch.from_numpy(self.y_scale.apply(np.asarray(y, np.float64)[:, None]))
-        chunks = zip(x.split(CHUNK_ROWS), targets.split(CHUNK_ROWS), strict=True)
-        return self.empty.emptied().add(chunks)
+        chunks = list(zip(x.split(CHUNK_ROWS), targets.split(CHUNK_ROWS), strict=True))
+        threads = min(torch.get_num_threads(), max(1, len(chunks)))
+        shares = [chunks[number::threads] for number in range(threads)]
+        parts = in_threads(lambda share: self.empty.emptied().add(share), shares)
+        return reduce(FeatureSums.plus, parts)
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,9 @@ def _labeled(table: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.DataFra
     if len(table) == 0:
         return table.rename(columns=str), table
     named = as_table(table)
+    if target in named.columns and _is_number(named[target]):
+        known = named[target].notna()
+        return named[known], named[~known]
     if target in named.columns and named[target].isna().all():
         return named.head(0), named
     return split_unlabeled(named, target)
