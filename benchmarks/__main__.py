@@ -12,6 +12,7 @@ from benchmarks.fits import ensemble_axis, many_fits, six_seconds, superconducto
 from benchmarks.harness import RESULTS, Row, save, table
 from benchmarks.peers import peers
 from benchmarks.sampling import draws, moments
+from benchmarks.scoring import engines, long_table, partitions, scoring
 from benchmarks.soak import soak
 from benchmarks.training import gpn_against_ensemble, gpn_against_labels, profile
 from gpn import TrainConfig
@@ -29,6 +30,10 @@ BENCHMARKS: dict[str, Callable[[BenchmarkContext], Iterator[Row]]] = {
     "superconductor_cpu": superconductor_cpu,
     "big_pool": big_pool,
     "soak": soak,
+    "scoring": scoring,
+    "engines": engines,
+    "long_table": long_table,
+    "partitions": partitions,
 }
 
 

@@ -340,6 +340,51 @@ def big_pool_text() -> str:
 ([measured](../../benchmarks/results/big_pool.json) with β given).""")
 
 
+def benchmark(name: str) -> dict[str, float]:
+    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    return {row["what"]: row["value"] for row in json.loads(path.read_text())["rows"]}
+
+
+def large_tables() -> str:
+    """Rows per second of files and of Python, beside those of a mean alone."""
+    found, long, ray = benchmark("scoring"), benchmark("long_table"), benchmark("engines")
+    cases = ("10 columns", "10 columns, fitted with a pool", "81 columns")
+    works = {
+        "Parquet to Parquet": "gpn, Parquet to Parquet",
+        "CSV to CSV": "gpn, CSV to CSV",
+        "arrays in Python": "gpn, Python",
+        "one row at a time": "gpn, one row at a time in Python",
+        "HistGradientBoosting, a mean only": "HistGradientBoosting (100 trees), mean only",
+        "scikit-learn's MLP, a mean only": "MLP (one layer of 100), mean only",
+        "XGBoost, a mean only": "XGBoost (100 trees), mean only",
+    }
+    lines = [
+        [label, *(f"{found[f'{case}: {work}']:,.0f}" for case in cases)]
+        for label, work in works.items()
+        if f"{cases[0]}: {work}" in found
+    ]
+    table = harness.markdown(["rows per second, 500 labels", *cases], lines)
+    load = found["load average over the last 15 minutes"]
+    shares = [f"{found[f'{case}: processor time of gpn, Python']:.0f}" for case in cases]
+    rows = next(what for what in long if what.startswith("gpn predict"))
+    return f"""{table}
+
+""" + wrapped(f"""Two cores that other work kept busy (load average {load:.1f}): ratios mean more than rates. Processor time of a row,
+which a busy machine stretches less, is {shares[0]}, {shares[1]} and {shares[2]} µs in Python. Over {rows.split(", ")[1]}
+memory is flat: {long["peak memory, second half of the time"]:.0f} MB in the second half of the time,
+{long["peak memory, first half of the time"]:.0f} MB in the first. Two workers of Ray make
+{ray["two workers against twice one"]:.2f} of twice what one makes there
+([measured](../../benchmarks/README.md)).""")
+
+
+def partitions_text() -> str:
+    found = benchmark("partitions")
+    return wrapped(f"""Half a million labels of 20 columns took {found["500,000 labels: time"]:.0f} s on two busy cores (load average
+{found["load average over the last 15 minutes"]:.1f}), {found["500,000 labels: processor time"]:.0f} s of processor time, with at most
+{found["peak memory of the process"]:.0f} MB. Ten million would take {found["10,000,000 labels on paper: processor time"]:.0f} s of processor time
+([measured](../../benchmarks/results/partitions.json)).""")
+
+
 def fidelity_table() -> str:
     return f"{WIDE}{fidelity.table()}\n"
 
@@ -505,6 +550,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "command-line": command_line_text,
     "active-learning": active_learning_text,
     "big-pool": big_pool_text,
+    "large-tables": large_tables,
+    "partitions": partitions_text,
     "fidelity": fidelity_table,
     "reach": reach_table,
     "newcomer": newcomer_text,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpn.estimators.regressor import GPNRegressor, PosteriorRegressor
     from gpn.methods.gpn import GPN, GPNConfig
     from gpn.saving.format import load, save
+    from gpn.tables.engines.scorer import Scorer
     from gpn.training.checkpoint import Checkpoint
     from gpn.training.config import TrainConfig
     from gpn.training.divergence import TrainingDiverged
@@ -46,6 +47,7 @@ __all__ = [
     "PosteriorRegressor",
     "ResNetTrunk",
     "SamplerPool",
+    "Scorer",
     "Task",
     "TensorPool",
     "TrainConfig",
@@ -71,6 +73,7 @@ MODULES = {
     "gpn.estimators.regressor": ("GPNRegressor", "PosteriorRegressor"),
     "gpn.methods.gpn": ("GPN", "GPNConfig"),
     "gpn.saving.format": ("load", "save"),
+    "gpn.tables.engines.scorer": ("Scorer",),
     "gpn.training.checkpoint": ("Checkpoint",),
     "gpn.training.config": ("TrainConfig",),
     "gpn.training.divergence": ("TrainingDiverged",),

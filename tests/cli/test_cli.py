@@ -92,13 +92,13 @@ def test_a_large_table_is_predicted_in_chunks(
     run(*FIT)
     run("predict", "m.gpn", "test.csv", "--out", "whole.csv")
     seen: list[int] = []
-    predict = TableModel.predict
+    predict = TableModel.predict_inputs
 
-    def counted(self: TableModel, table: pd.DataFrame, **options: float) -> pd.DataFrame:
-        seen.append(len(table))
-        return predict(self, table, **options)
+    def counted(self: TableModel, x: Any, *options: Any) -> pd.DataFrame:
+        seen.append(len(x))
+        return predict(self, x, *options)
 
-    monkeypatch.setattr(TableModel, "predict", counted)
+    monkeypatch.setattr(TableModel, "predict_inputs", counted)
     monkeypatch.setattr("gpn.tables.files.CHUNK_ROWS", 30)
     for out in ("chunks.csv", "chunks.csv.gz", "chunks.parquet"):
         assert run("predict", "m.gpn", "test.csv", "--out", out).exit_code == 0
@@ -267,3 +267,21 @@ def test_ctrl_c_leaves_the_model_that_was_there(
     assert result.stderr.count("stopped by Ctrl-C") == 1
     assert "Traceback" not in result.output
     assert (Path("m.gpn").read_bytes(), sorted(os.listdir())) == (before, names)
+
+
+def test_a_folder_of_tables_is_predicted(run: Command, tables: Path) -> None:
+    run(*FIT)
+    (tables / "new").mkdir()
+    for number in range(2):
+        rows(30, number).drop(columns=["yield", "grade"]).to_parquet(f"new/{number}.parquet")
+    result = done(run("predict", "m.gpn", "new", "--out", "scored", "--json"))
+    assert result["rows"] == 60
+    assert sorted(path.name for path in (tables / "scored").iterdir()) == ["0.parquet", "1.parquet"]
+    scored = pd.concat(pd.read_parquet(path) for path in sorted((tables / "scored").iterdir()))
+    assert result["flagged"] == scored["is_ood"].sum()
+    refused = run("predict", "m.gpn", "new", "--out", "scored", "--explain")
+    assert "--explain must go with one table, got a folder" in refused.stderr
+    refused = run("predict", "m.gpn", "test.csv", "--out", "o.csv", "--engine", "ray")
+    assert "--engine ray must go with a folder of Parquet files, got test.csv" in refused.stderr
+    refused = run("predict", "m.gpn", "new", "--out", "scored", "--engine", "flink")
+    assert "--engine must be one of local, ray, dask, got 'flink'" in refused.stderr

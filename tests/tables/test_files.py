@@ -76,9 +76,9 @@ def test_mixed_values_cannot_be_written_to_parquet(tmp_path: Path) -> None:
     mixed = pd.DataFrame({"a": [1, "x", b"y"]})
     with (
         pytest.raises(TableError, match="must hold values of one type"),
-        files.table_writer(tmp_path / "o.parquet") as add,
+        files.table_writer(tmp_path / "o.parquet") as writer,
     ):
-        add(mixed)
+        writer.write(mixed)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -40,7 +40,9 @@ from gpn.cli.output import (
 
 # All else is imported inside the commands: torch and pandas take seconds, `gpn --help` must not.
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
     from gpn.tables.model import TableModel
     from gpn.tables.reading import Reading
@@ -217,27 +219,39 @@ def predict(
     explain: Annotated[
         bool, typer.Option("--explain", help="add a column that says why a row is flagged")
     ] = False,
+    engine: Annotated[
+        str, typer.Option(help="local, ray or dask: who scores a folder of Parquet files")
+    ] = "local",
 ) -> None:
     """Predictions, intervals and OOD flags, in chunks: the table may be of any length.
+
+    A folder of Parquet files becomes a folder of the same names, by this process, Ray or Dask.
 
     Numbers get mean, std (of the function alone), lower and upper (of a new label), ood_score,
     is_ood and std_total (of a new label); classes a probability each, and their entropy.
     """
-    from gpn.tables.files import map_table
+    from gpn.tables.engines.folders import score_folder
+    from gpn.tables.engines.scorer import Scorer
+    from gpn.tables.scoring import score_table
 
     model, as_json = opened.model, opened.as_json
-    counts = {"flagged": 0, "unseen": 0}
-    scored = partial(_scored, model, counts, level=level, fpr=fpr, explain=explain)
+    _check_engine(table, engine, explain=explain)
     with row_counter(as_json=as_json) as on_rows, opened.busy("predicting"):
-        n_rows = map_table(
-            table,
-            out,
-            scored,
-            model.encoder,
-            append=True,
-            on_rows=on_rows,
-            reading=opened.reading,
-        )
+        if table.is_dir():
+            scorer = Scorer(opened.path, level=level, fpr=fpr, shipped=True)
+            found = score_folder(scorer, table, out, engine, on_rows)
+        else:
+            found = score_table(
+                model,
+                table,
+                out,
+                level=level,
+                fpr=fpr,
+                why=partial(_why, model, fpr=fpr) if explain else None,
+                on_rows=on_rows,
+                reading=opened.reading,
+            )
+    n_rows, counts = found.rows, {"flagged": found.flagged, "unseen": found.unseen}
     result: dict[str, Any] = {"rows": n_rows, **counts, "out": str(out)}
     if not as_json:
         flagged, unseen = counts["flagged"], counts["unseen"]
@@ -252,27 +266,24 @@ def predict(
         )
 
 
-def _scored(
-    model: "TableModel",
-    counts: dict[str, int],
-    table: "pd.DataFrame",
-    *,
-    level: float,
-    fpr: float,
-    explain: bool,
-) -> "pd.DataFrame":
-    """Predictions for a chunk; `counts` grows by its flagged rows, and by those with new values."""
-    found = model.predict(table, level=level, fpr=fpr)
-    counts["flagged"] += int(found["is_ood"].sum())
-    counts["unseen"] += found.attrs.get("n_unseen", 0)
-    if not explain:
-        return found
-    found["why"] = ""
-    flagged = found["is_ood"].to_numpy()
-    if flagged.any():
-        shifts = _explained(model, table[flagged], fpr)
-        found.loc[flagged, "why"] = ["; ".join(map(str, row)) for row in shifts]
-    return found
+def _check_engine(table: Path, engine: str, *, explain: bool) -> None:
+    """Raise where an option does not go with a folder, or with a single table."""
+    if table.is_dir() and explain:
+        raise ValueError("--explain must go with one table, got a folder; leave it out.")
+    if engine != "local" and not table.is_dir():
+        raise ValueError(
+            f"--engine {engine} must go with a folder of Parquet files, got {table}; leave it out, "
+            "or split the table into files."
+        )
+
+
+def _why(
+    model: "TableModel", table: "pd.DataFrame", flagged: "NDArray[np.bool_]", *, fpr: float
+) -> list[str]:
+    """Why each flagged row of a chunk is flagged."""
+    if not flagged.any():
+        return []
+    return ["; ".join(map(str, row)) for row in _explained(model, table[flagged], fpr)]
 
 
 def _explained(model: "TableModel", table: "pd.DataFrame", fpr: float = 0.05) -> Any:
@@ -282,6 +293,25 @@ def _explained(model: "TableModel", table: "pd.DataFrame", fpr: float = 0.05) ->
         _ignore_unseen_values()  # predict has said it
         x = model.encoder.transform(table)
     return explain_rows(model, table, x, fpr)
+
+
+@about_model(app, "gpn export tc.gpn --out tc.onnx")
+def export(
+    opened: Opened,
+    out: Annotated[Path, typer.Option(help="the ONNX file to write")],
+    level: Annotated[float, typer.Option(help="probability that an interval covers")] = 0.95,
+    fpr: Fpr = 0.05,
+) -> None:
+    """Write the model as an ONNX graph, from the columns to all that gpn predict writes.
+
+    For models of numbers by columns of numbers; others are refused, with the reason.
+    """
+    from gpn.tables.files import check_writable
+
+    check_writable(out)
+    opened.model.export_onnx(out, level=level, fpr=fpr)
+    names = opened.model.encoder.names
+    opened.print({"columns": names, "bytes": out.stat().st_size, "out": str(out)})
 
 
 @about_model(app, "gpn explain tc.gpn new.csv --row 17")
@@ -366,8 +396,8 @@ def suggest(
         picked = model.suggest(rows, n).tolist()
     chosen = rows.iloc[picked]
     if out is not None:
-        with table_writer(out) as write:
-            write(chosen)
+        with table_writer(out) as writer:
+            writer.write(chosen)
     flagged = model.predict(chosen)["is_ood"].tolist()
     names = naming_columns(model, rows)
     shown = chosen[[*names, *(name for name in model.encoder.names if name not in names)]]

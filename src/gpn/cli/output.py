@@ -128,17 +128,23 @@ def heartbeat(doing: str, *, as_json: bool) -> Iterator[None]:
 
 @contextmanager
 def row_counter(*, as_json: bool = False) -> Iterator[Callable[[int], None]]:
-    """A function that shows how many rows have been read so far; on a pipe, every few seconds."""
+    """A function that shows how many rows are done, and how many a second; on a pipe, every few
+    seconds."""
+    started = last = time.monotonic()
+
+    def progress(count: int) -> str:
+        rate = count / max(time.monotonic() - started, 1e-9)
+        return f"{count:,} rows, {rate:,.0f} a second"
+
     if console.is_terminal:
         with console.status("0 rows") as shown:
-            yield lambda count: shown.update(f"{count:,} rows")
+            yield lambda count: shown.update(progress(count))
         return
-    last = time.monotonic()
 
     def on_rows(count: int) -> None:
         nonlocal last
         if not as_json and time.monotonic() - last > QUIET_SECONDS:
-            print(f"{count:,} rows", file=sys.stderr, flush=True)
+            print(progress(count), file=sys.stderr, flush=True)
             last = time.monotonic()
 
     yield on_rows

@@ -216,7 +216,7 @@ class TableEncoder:
 
     def is_constant(self, name: str, texts: pd.Series) -> NDArray[np.bool_]:
         """Which texts say the one value of a column that is left out: "1.0" says "1"."""
-        return _places(texts, [self.constants[name]]) >= 0
+        return category_places(texts, [self.constants[name]]) >= 0
 
     def unseen_rows(self, table: pd.DataFrame) -> NDArray[np.bool_]:
         """Which rows hold a value of a category that the fit has not seen; it does not warn."""
@@ -235,7 +235,7 @@ class TableEncoder:
         table = as_table(table)
         known = {**self.categories, **{name: [one] for name, one in self.constants.items()}}
         return {
-            name: _places(to_texts(table[name]), values) < 0
+            name: category_places(to_texts(table[name]), values) < 0
             for name, values in known.items()
             if name in table.columns
         }
@@ -267,13 +267,13 @@ class TableEncoder:
         unseen = np.zeros(len(table), dtype=bool)
         for name, known in self.categories.items():
             texts = to_texts(table[name])
-            places = _places(texts, known)
-            blocks.append(np.eye(len(known) + 1)[places, :-1])  # the last row is for −1, all zeros
-            unseen |= _warn_unseen(name, texts, places < 0, known)
+            found = category_places(texts, known)
+            blocks.append(np.eye(len(known) + 1)[found, :-1])  # the last row is for −1, all zeros
+            unseen |= _warn_unseen(name, texts, found < 0, known)
         for name, value in self.constants.items():
             if name in table.columns:
                 texts = to_texts(table[name])
-                unseen |= _warn_unseen(name, texts, _places(texts, [value]) < 0, [value])
+                unseen |= _warn_unseen(name, texts, category_places(texts, [value]) < 0, [value])
         return np.concatenate(blocks, axis=1), unseen
 
     def _shown_median(self, name: str) -> str:
@@ -475,11 +475,14 @@ def _known_numbers(column: pd.Series, form: ColumnFormat, decimal: str) -> pd.Se
 
 
 def _categories(column: pd.Series) -> list[str]:
+    return most_frequent(to_texts(column).value_counts().to_dict())
+
+
+def most_frequent(counts: Mapping[str, int]) -> list[str]:
     """The values in order; of more than 100 the most frequent ones, and one for all others."""
-    counts = to_texts(column).value_counts()
     if len(counts) <= MAX_CATEGORIES:
-        return sorted(counts.index)
-    in_order = sorted(counts.index, key=lambda text: (-counts[text], text))
+        return sorted(counts)
+    in_order = sorted(counts, key=lambda text: (-counts[text], text))
     frequent = [text for text in in_order if text != OTHER and counts[text] > 1][:MAX_FREQUENT]
     return [*sorted(frequent), OTHER]
 
@@ -494,7 +497,7 @@ def _warn_unseen(
     return is_unseen
 
 
-def _places(texts: pd.Series, known: list[str]) -> NDArray[np.int64]:
+def category_places(texts: pd.Series, known: list[str]) -> NDArray[np.int64]:
     """The place of each text among the known ones; equal texts go before synonyms.
 
     Others are "(other)" where that is known, else −1.

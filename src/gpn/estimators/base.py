@@ -22,9 +22,10 @@ from gpn.columns.frames import as_frame, fit_encoder, has_other_types
 from gpn.core.pools.base import Pool, max_sampled_rows
 from gpn.core.posterior.base import Posterior
 from gpn.core.posterior.gated import GatedPosterior
+from gpn.core.posterior.gaussian import GaussianPosterior
 from gpn.core.task import Task, lazy_pool
 from gpn.core.types import as_generator
-from gpn.estimators.chunks import in_chunks
+from gpn.estimators.chunks import in_blocks, in_chunks
 from gpn.estimators.closed_form.bends import straightened
 from gpn.estimators.intervals.calibration import Calibration
 from gpn.estimators.intervals.shift import shift_weights
@@ -382,7 +383,16 @@ class Estimator(BaseEstimator):
     def _log_odds(self, x: Tensor) -> Array:
         """The detector's log odds at scaled rows."""
         assert self.detector_ is not None
-        return self.detector_.log_odds(to_numpy(x[:, : self._n_inputs].double()))
+        return in_blocks(self.detector_.log_odds, to_numpy(x[:, : self._n_inputs].double()))
+
+    def _in_blocks(self, compute: Callable[[Tensor], Any], X: Any) -> Any:
+        """`compute` of scaled new rows, in blocks where the posterior knows its moments."""
+        self._check_rows(X)
+        rows = self._validated(X)
+        has_blocks = self.detector_ is not None and self.posterior_.device.type == "cpu"
+        if has_blocks and isinstance(self.posterior_, GaussianPosterior):
+            return in_blocks(lambda block: compute(self._scaled(block)), rows)
+        return compute(self._scaled(rows))
 
     def _scores(self, x: Tensor) -> Array:
         """`ood_score` at scaled rows."""

@@ -5,13 +5,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from torch.utils.data import Dataset
 
 from gpn.core.pools.rows import RowPool
 from gpn.core.task import lazy_pool
 from gpn.training.progress import progress_bar
+from gpn.training.torch_state import in_threads
 
 CHUNK_ROWS = 20_000
+BLOCK_ROWS = 4096  # of a thread: what it computes of them stays in its core's cache
 
 M = TypeVar("M", bound=Callable[..., Any])
 
@@ -37,6 +40,17 @@ def in_chunks(method: M) -> M:
         return _joined(results)
 
     return chunked  # type: ignore[return-value]
+
+
+def in_blocks(compute: Callable[[Any], Any], rows: Any) -> Any:
+    """`compute` of blocks of rows in threads; results are concatenated as by `in_chunks`."""
+    if len(rows) <= BLOCK_ROWS:
+        return compute(rows)
+    threads = torch.get_num_threads()
+    count = threads * -(-len(rows) // (threads * BLOCK_ROWS))  # as many for each thread
+    size = -(-len(rows) // count)
+    blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
+    return _joined(in_threads(compute, blocks))
 
 
 def _joined(results: list[Any]) -> Any:

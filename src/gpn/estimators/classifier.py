@@ -155,12 +155,16 @@ class Classifier(ClassifierMixin, Estimator):
         One by one they are `predict`, `predict_proba`, `entropy`, `predict_set(X, level)`,
         `ood_score` and `is_ood(X, fpr)`.
         """
-        x, limit = self._inputs(X), self.threshold(fpr)
+        limit = self.threshold(fpr)
+        found = self._in_blocks(lambda x: self._predicted(x, level, limit), X)
+        return found._replace(is_ood=found.is_ood | self._unseen(X))
+
+    def _predicted(self, x: Tensor, level: float, limit: float) -> ClassPrediction:
+        """Everything at scaled rows; categories that are new play no part."""
         p, score = self._probabilities(x), self._scores(x)
         sets = None if self.calibration_ is None else self._sets(p, level)
         label = self.classes_[p.argmax(1)]
-        is_ood = (score > limit) | self._unseen(X)
-        return ClassPrediction(label, p, entr(p).sum(1), sets, score, is_ood)
+        return ClassPrediction(label, p, entr(p).sum(1), sets, score, score > limit)
 
     def sample_proba(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Class probabilities of each function: ``(n, classes, s)``, softmax(g / temperature)."""

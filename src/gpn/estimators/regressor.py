@@ -226,7 +226,12 @@ class Regressor(RegressorMixin, Estimator):
         One by one they are `predict`, `predict_interval(X, level)`, `ood_score`, `is_ood(X, fpr)`
         and `predict_distribution(X).std()`.
         """
-        x, limit = self._inputs(X), self.threshold(fpr)
+        limit = self.threshold(fpr)
+        found = self._in_blocks(lambda x: self._predicted(x, level, limit), X)
+        return found._replace(is_ood=found.is_ood | self._unseen(X))
+
+    def _predicted(self, x: Tensor, level: float, limit: float) -> Prediction:
+        """Everything at scaled rows; categories that are new play no part."""
         odds = None if self.detector_ is None else self._log_odds(x)
         found = self._moments(x, odds)
         said = self._distribution(x, found)
@@ -235,8 +240,8 @@ class Regressor(RegressorMixin, Estimator):
         if self.detector_ is not None and odds is not None:
             score = self.detector_.probability(self._score_log_odds(x, odds, found))
         std = self._std(self._gated_variance(found))
-        is_ood = (score > limit) | self._unseen(X)
-        return Prediction(self._to_units(found.mean), std, lower, upper, score, is_ood, said.std())
+        mean, is_ood = self._to_units(found.mean), score > limit
+        return Prediction(mean, std, lower, upper, score, is_ood, said.std())
 
     @in_chunks
     def predict_quantiles(self, X: Any, q: Any) -> Array:

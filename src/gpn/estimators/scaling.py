@@ -118,9 +118,11 @@ class Scale:
         z = (values - self.shift) / self.scale
         if self.bend is None:
             return z
-        size = np.abs(z)
-        excess = np.maximum(size - self.bend, 0.0)
-        return np.sign(z) * (size - excess + np.log1p(excess))
+        bend = np.broadcast_to(self.bend, z.shape)
+        far = np.abs(z) > bend
+        if far.any():
+            z[far] = np.sign(z[far]) * (bend[far] + np.log1p(np.abs(z[far]) - bend[far]))
+        return z
 
     def undo(self, values: Rows) -> Rows:
         """Back to the units of the data; `values` ``(..., o)``."""

@@ -1,6 +1,7 @@
 """Tables in files: CSV and Parquet, read whole or in chunks, written completely or not at all."""
 
 import gzip
+import io
 import os
 import re
 import warnings
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from gpn.columns.column_types import TableError, are_codes, is_numeric
@@ -43,7 +46,7 @@ def read_table(
     """
     chunks = list(read_chunks(path, texts, whole=True, reading=reading))
     table = pd.concat(chunks, ignore_index=True)
-    if texts is not None or _is_parquet(path):
+    if texts is not None or is_parquet(path):
         return table
     decimal = "." if reading is None else reading.decimal
     return pd.DataFrame({name: _inferred(table[name], decimal) for name in table.columns})
@@ -89,30 +92,51 @@ def read_chunks(
     The columns `texts` of a CSV stay texts, None means all: "01" is not 1, whatever else a chunk
     holds. `whole` says that the chunks will be put together: all of them must then fit in memory.
     """
-    kind = "Parquet" if _is_parquet(path) else "CSV"
+    size = chunk_rows or CHUNK_ROWS
+    if is_parquet(path):
+        batches = _batches(path, size, whole=whole)
+        chunks: Iterator[pd.DataFrame] = (batch.to_pandas() for batch in batches)
+    else:
+        chunks = _read_csv(path, texts, size, reading or Reading(), whole=whole)
+    yield from _checked(path, chunks, lambda chunk: chunk.columns)
+
+
+def read_batches(path: Path) -> Iterator[Any]:
+    """The record batches of a Parquet file, with the checks of `read_chunks`."""
+    batches = _batches(path, CHUNK_ROWS, whole=False)
+    return _checked(path, batches, lambda batch: pd.Index(batch.schema.names))
+
+
+def _checked(path: Path, chunks: Iterator[Any], names: Callable[[Any], pd.Index]) -> Iterator[Any]:
+    """The chunks; there must be rows, and columns of different names."""
     if not path.is_file():
         raise TableError(f"there is no table {path}; correct its name or its folder.")
     count = 0
-    try:
-        size = chunk_rows or CHUNK_ROWS
-        if kind == "Parquet":
-            chunks = _read_parquet(path, size, whole=whole)
-        else:
-            chunks = _read_csv(path, texts, size, reading or Reading(), whole=whole)
+    with reading_errors(path):
         for chunk in chunks:
-            check_names(chunk.columns)
+            check_names(names(chunk))
             count += len(chunk)
             yield chunk
+    if count == 0:
+        raise TableError(f"a table must have at least one row, {path} has none.")
+
+
+@contextmanager
+def reading_errors(path: Path) -> Iterator[None]:
+    """What parsers of damaged files raise, which is anything at all, in one sentence."""
+    kind = "Parquet" if is_parquet(path) else "CSV"
+    try:
+        yield
     except TableError:
         raise
     except pd.errors.EmptyDataError:
-        count = 0
+        return
     except UnicodeDecodeError as error:
         raise TableError(
             f"{path} must be a complete CSV file in one encoding, got {error}; say which, such as "
             "--encoding latin-1."
         ) from error
-    except Exception as error:  # parsers of damaged files raise anything at all
+    except Exception as error:
         if (found := TOO_MANY_CELLS.search(str(error))) is not None:
             raise TableError(
                 f"every row of {path} must have the {found['names']} cells of its first line, got "
@@ -123,28 +147,33 @@ def read_chunks(
             f"{path} must be a complete {kind} file, got {str(error).strip():.500} "
             f"({type(error).__name__})."
         ) from error
-    if count == 0:
-        raise TableError(f"a table must have at least one row, {path} has none.")
 
 
 def _read_csv(
     path: Path, texts: Collection[str] | None, chunk_rows: int, reading: Reading, *, whole: bool
 ) -> Iterator[pd.DataFrame]:
-    reading = reading.resolved(path, _start_of(path))
-    options: dict[str, Any] = {"sep": reading.sep, "encoding": reading.encoding}
-    _check_header(path, options)
-    dtype: Any = "str" if texts is None else dict.fromkeys(texts, "str")
-    options |= {"decimal": reading.decimal, "dtype": dtype, "low_memory": False}
-    with _opened(path) as file:
+    _, options = csv_options(path, texts, reading)
+    with opened(path) as file:
         for chunk in pd.read_csv(file, chunksize=chunk_rows, **options):
             yield chunk
             if isinstance(file, _BoundedGzip) and not whole:
                 file.left = file.limit
 
 
+def csv_options(
+    path: Path, texts: Collection[str] | None, reading: Reading
+) -> tuple[Reading, dict[str, Any]]:
+    """How the file is written, and what pandas must be told of it; its first lines are checked."""
+    reading = reading.resolved(path, _start_of(path))
+    options: dict[str, Any] = {"sep": reading.sep, "encoding": reading.encoding}
+    _check_header(path, options)
+    dtype: Any = "str" if texts is None else dict.fromkeys(texts, "str")
+    return reading, {**options, "decimal": reading.decimal, "dtype": dtype, "low_memory": False}
+
+
 def _start_of(path: Path) -> bytes:
     """As much of a file as its encoding is found by; of a packed one, less."""
-    with _opened(path) as file:
+    with opened(path) as file:
         return bytes(file.read(SNIFFED_BYTES if path.suffix != ".gz" else 1 << 16))
 
 
@@ -155,7 +184,7 @@ def _check_header(path: Path, options: dict[str, Any]) -> None:
     for an index.
     """
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             rows = pd.read_csv(
                 file, header=None, nrows=2, dtype="str", keep_default_na=False, **options
             )
@@ -167,7 +196,7 @@ def _check_header(path: Path, options: dict[str, Any]) -> None:
     check_names(pd.Index([name for name in rows.iloc[0] if name]))
 
 
-def _opened(path: Path) -> Any:
+def opened(path: Path) -> Any:
     return _BoundedGzip(path) if path.suffix == ".gz" else path.open("rb")
 
 
@@ -199,7 +228,7 @@ def _too_large(path: Path, limit: int) -> TableError:
     )
 
 
-def _read_parquet(path: Path, chunk_rows: int, *, whole: bool) -> Iterator[pd.DataFrame]:
+def _batches(path: Path, chunk_rows: int, *, whole: bool) -> Iterator[Any]:
     """Parquet knows the types of its columns, and has one encoding."""
     with pq.ParquetFile(path) as file:
         claimed, limit = file.metadata, max_decompressed_bytes(path)
@@ -209,7 +238,7 @@ def _read_parquet(path: Path, chunk_rows: int, *, whole: bool) -> Iterator[pd.Da
             raise _too_large(path, limit)
         for batch in file.iter_batches(batch_size=chunk_rows):
             batch.validate(full=True)
-            yield batch.to_pandas()
+            yield batch
 
 
 def sample_rows(
@@ -256,62 +285,74 @@ def map_table(
     warned of at the end, once per column.
     """
     count = 0
-    with warnings.catch_warnings(record=True) as caught, table_writer(out) as write:
-        warnings.simplefilter("always")
-        texts = _texts_between(source, out, encoder, reading)
+    with said_once() as rows_read, table_writer(out) as writer:
+        texts = texts_between(source, out, encoder, reading)
         for chunk in read_chunks(source, texts, reading=reading):
             rows = chunk.set_axis(pd.RangeIndex(count, count + len(chunk)))
             result = function(rows)
             if append:
-                result = pd.concat([rows, _renamed(rows, result)], axis=1)
-            write(result)
+                result = pd.concat([rows, renamed(rows.columns, result)], axis=1)
+            writer.write(result)
             count += len(chunk)
+            rows_read(count)
             on_rows(count)
-    unseen = [entry.message for entry in caught if isinstance(entry.message, UnseenWarning)]
-    others = {str(entry.message): entry for entry in caught if entry.message not in unseen}
-    for entry in others.values():  # each once, not for every chunk
-        warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
-    for warning in merge_unseen(unseen, count):
-        warnings.warn(warning, stacklevel=2)
     return count
 
 
-def _texts_between(
+@contextmanager
+def said_once() -> Iterator[OnRows]:
+    """Warnings of all chunks at the end: each once, and one for all new values of a column.
+
+    The result is told how many rows there were.
+    """
+    counts = [0]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield counts.append
+    unseen = [entry.message for entry in caught if isinstance(entry.message, UnseenWarning)]
+    others = {str(entry.message): entry for entry in caught if entry.message not in unseen}
+    for entry in others.values():
+        warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+    for warning in merge_unseen(unseen, counts[-1]):
+        warnings.warn(warning, stacklevel=3)
+
+
+def texts_between(
     source: Path, out: Path, encoder: TableEncoder, reading: Reading | None
 ) -> Collection[str]:
     """The columns to read as texts: from CSV to CSV all that the model does not read as numbers.
 
     What the model does not read comes out as it went in.
     """
-    if _is_parquet(source) or _is_parquet(out):
+    if is_parquet(source) or is_parquet(out):
         return encoder.texts
     names = next(read_chunks(source, chunk_rows=1, reading=reading)).columns
     return [name for name in names if name not in encoder.medians or name in encoder.texts]
 
 
-def _renamed(table: pd.DataFrame, result: pd.DataFrame) -> pd.DataFrame:
+def renamed(names: Collection[str], result: pd.DataFrame) -> pd.DataFrame:
     """The result, with another name for a column that the table has already: it warns."""
-    names = {name: f"gpn_{name}" for name in result.columns if name in table.columns}
-    taken = [name for name in names.values() if name in table.columns]
+    new_names = {name: f"gpn_{name}" for name in result.columns if name in names}
+    taken = [name for name in new_names.values() if name in names]
     if taken:
         raise TableError(
             f"the table must not have a column that is to be written, got {taken[0]!r}; rename it."
         )
-    for name, new in names.items():
+    for name, new in new_names.items():
         warn_caller(
             f"the table has a column {name!r} already; what is predicted is {new!r}.",
             ReadingWarning,
         )
-    return result.rename(columns=names)
+    return result.rename(columns=new_names)
 
 
 @contextmanager
-def table_writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """A function that writes the next chunk; the table appears at `path` once it is complete."""
-    make = _ParquetWriter if _is_parquet(path) else _CsvWriter
+def table_writer(path: Path) -> Iterator["CsvWriter | ParquetWriter"]:
+    """What writes the next chunk; the table appears at `path` once it is complete."""
+    make = ParquetWriter if is_parquet(path) else CsvWriter
     check_writable(path)
     with replacing(path) as name, closing(make(name, path.suffix)) as writer:
-        yield writer.write
+        yield writer
 
 
 def check_writable(path: Path) -> None:
@@ -327,21 +368,44 @@ def check_writable(path: Path) -> None:
         ) from error
 
 
-class _CsvWriter:
+class CsvWriter:
+    """Writes a CSV file, chunk by chunk."""
+
     def __init__(self, name: str, suffix: str) -> None:
-        opened: Any = gzip.open if suffix == ".gz" else open
-        self.file = opened(name, "wt", encoding="utf-8", newline="")
+        open_file: Any = gzip.open if suffix == ".gz" else open
+        self.file = open_file(name, "wb")
         self.is_first = True
 
     def write(self, chunk: pd.DataFrame) -> None:
-        chunk.to_csv(self.file, header=self.is_first, index=False)
+        self.file.write(chunk.to_csv(header=self.is_first, index=False).encode())
         self.is_first = False
+
+    def write_columns(self, texts: Any, result: pd.DataFrame) -> bool:
+        """Columns of texts beside a result; False, and nothing is written, where texts need
+        quotes."""
+        columns = dict(zip(texts.schema.names, texts.columns, strict=True))
+        for name, values in result.items():
+            columns[name] = pa.array(values, from_pandas=True)
+            if pa.types.is_boolean(columns[name].type):
+                columns[name] = pc.if_else(columns[name], "True", "False")
+        options = pa_csv.WriteOptions(include_header=False, quoting_style="none")
+        rows = io.BytesIO()
+        try:
+            pa_csv.write_csv(pa.table(columns), rows, options)
+        except pa.ArrowInvalid:
+            return False
+        if self.is_first:
+            self.write(pd.DataFrame(columns=list(columns)))
+        self.file.write(rows.getbuffer())
+        return True
 
     def close(self) -> None:
         self.file.close()
 
 
-class _ParquetWriter:
+class ParquetWriter:
+    """Writes a Parquet file, chunk by chunk; the first one decides the types."""
+
     def __init__(self, name: str, suffix: str) -> None:
         self.name, self.n_rows = name, 0
         self.file: Any = None
@@ -360,6 +424,26 @@ class _ParquetWriter:
         self.file.write_table(pa.Table.from_arrays(columns, schema=self.file.schema))
         self.n_rows += len(chunk)
 
+    def write_columns(self, columns: Any, result: pd.DataFrame) -> bool:
+        """Columns beside a result; False, and nothing is written, where the file has other types,
+        or none yet."""
+        if self.file is None:
+            return False
+        found = {name: pa.array(values, from_pandas=True) for name, values in result.items()}
+        arrays = []
+        try:
+            for field in self.file.schema:
+                column = found.get(field.name)
+                column = columns.column(field.name) if column is None else column
+                if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+                    column = pc.if_else(pc.is_nan(column), None, column)  # as pandas writes it
+                arrays.append(column if column.type == field.type else column.cast(field.type))
+        except (KeyError, pa.ArrowException):
+            return False
+        self.file.write_table(pa.Table.from_arrays(arrays, schema=self.file.schema))
+        self.n_rows += len(result)
+        return True
+
     def _cast(self, column: Any, field: Any) -> Any:
         """The column in the type that it had in the first chunk."""
         try:
@@ -376,7 +460,7 @@ class _ParquetWriter:
             self.file.close()
 
 
-def _is_parquet(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
     """Whether the name is one of a Parquet file; raise unless it is one of a table at all."""
     if path.name.endswith(CSV_SUFFIXES):
         return False

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,10 +83,18 @@ class TableModel:
         """
         require_level(level)
         x, unseen = self.encoder.transform_and_flag(table)
+        found = self.predict_inputs(x, unseen, level, fpr)
+        return found.set_axis(table.index)
+
+    def predict_inputs(
+        self, x: Array, unseen: NDArray[np.bool_], level: float = 0.95, fpr: float = 0.05
+    ) -> pd.DataFrame:
+        """As `predict`, of rows that the encoder has read (`TableEncoder.transform_and_flag`)."""
+        require_level(level)
         found = self.estimator.predict_all(x, level, fpr)
         columns = self._class_columns(found) if self.is_classifier else found._asdict()
         columns |= {"ood_score": found.ood_score, "is_ood": found.is_ood | unseen}
-        frame = pd.DataFrame(columns, index=table.index)
+        frame = pd.DataFrame(columns)
         frame.attrs["n_unseen"] = int(unseen.sum())
         return frame
 
@@ -228,6 +237,19 @@ class TableModel:
         else:
             fields["record"] = self.record.to_dict()
             save_model(self.estimator, path, fields=fields, arrays=self.record.arrays())
+
+    def export_onnx(
+        self, path: str | os.PathLike[str], *, level: float = 0.95, fpr: float = 0.05
+    ) -> None:
+        """Write what `predict` computes as an ONNX file, for runtimes without Python.
+
+        For regressors of numeric columns in closed form; others are refused, with the reason. The
+        input "rows" holds the columns of `encoder.names`; the outputs are those of `predict`.
+        Needs `pip install gpn[onnx]`.
+        """
+        from gpn.tables.engines.onnx_graph import export_onnx
+
+        export_onnx(self, Path(path), level=level, fpr=fpr)
 
 
 def _number_metrics(found: Prediction, y: Array) -> dict[str, Any]:

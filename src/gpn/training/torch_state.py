@@ -5,20 +5,29 @@ Fits in several threads take turns, so that each computes what it would compute 
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 import torch
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import (  # type: ignore[import-untyped]
+    ThreadpoolController,
+    threadpool_limits,
+)
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 _lock = threading.RLock()
+_blas_lock = threading.Lock()
+_blas_limits: list[Any] = []  # one for each computation that runs in threads
 
 
 def _renew_lock() -> None:
-    global _lock
-    _lock = threading.RLock()
+    global _lock, _blas_lock
+    _lock, _blas_lock = threading.RLock(), threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):  # the thread that held the lock does not exist in the child
@@ -112,3 +121,42 @@ def side_by_side(first: Callable[[], Any], *others: Callable[[], Any]) -> list[A
             }
             rest = enumerate(submitted)
             return [*found, *(mine[i] if i in mine else one.result() for i, one in rest)]
+
+
+def in_threads(compute: Callable[[A], B], chunks: Sequence[A]) -> list[B]:
+    """`compute` of each chunk, in as many threads as torch has, each of which computes alone.
+
+    Fits and predictions of other threads go on meanwhile: what this changes, it restores.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or len(chunks) < 2:
+        return [compute(chunk) for chunk in chunks]
+    with _one_blas_thread():
+        try:
+            with ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1)) as pool:
+                return list(pool.map(compute, chunks))
+        finally:
+            torch.set_num_threads(threads)  # what threads that start later are told
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """One thread for each product of numpy and scipy, until the last of all who ask for it ends."""
+    with _blas_lock:
+        limit = None if _blas_limits else _controller().limit(limits=1, user_api="blas")
+        _blas_limits.append(limit)
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            if len(_blas_limits) == 1:
+                _blas_limits[0].restore_original_limits()
+                _blas_limits.clear()
+            else:
+                _blas_limits.pop()
+
+
+@cache
+def _controller() -> Any:
+    """The libraries that compute in threads; finding them takes milliseconds."""
+    return ThreadpoolController()

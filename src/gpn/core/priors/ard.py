@@ -221,8 +221,12 @@ def ard_kernel(
 ) -> Float[Tensor, "*b n m"]:
     """The covariance between rows that were divided by the scales; differentiable in everything."""
     if activation == "erf":
-        arcsine = (_directions(a, bias) @ _directions(b, bias).mT).clamp(-1.0, 1.0).asin()
-        return (2 / math.pi * height) * arcsine + a @ (linear / a.shape[-1] * b).mT
+        cosines = _directions(a, bias) @ _directions(b, bias).mT
+        if cosines.requires_grad or torch.is_tensor(height):
+            arcsine = cosines.clamp(-1.0, 1.0).asin()
+            return (2 / math.pi * height) * arcsine + a @ (linear / a.shape[-1] * b).mT
+        arcsine = cosines.clamp_(-1.0, 1.0).asin_().mul_(2 / math.pi * height)
+        return arcsine.add_(a @ (linear / a.shape[-1] * b).mT)
     products = a @ b.mT
     on_left = a.square().sum(-1)[..., :, None] + bias
     on_right = b.square().sum(-1)[..., None, :] + bias

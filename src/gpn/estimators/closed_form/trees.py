@@ -5,7 +5,8 @@ as numbers.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,10 +14,18 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeClassifier
 
+try:  # scikit-learn's compiled walk through one tree; numpy walks through all where it is missing
+    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+except ImportError:
+    PREDICTOR_RECORD_DTYPE = TreePredictor = None
+
 Array = NDArray[Any]
 Boosting: TypeAlias = HistGradientBoostingRegressor | HistGradientBoostingClassifier
 
 CHUNK_NUMBERS = 2**21  # rows times trees
+MAX_FEW_ROWS = 40  # beyond, a call for each tree costs less than a copy of each row for each tree
+NO_CATEGORIES = np.zeros((0, 8), np.uint32), np.zeros(0, np.uint32)
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,13 @@ class Trees:
     @classmethod
     def mean(cls, parts: Sequence["Trees"]) -> "Trees":
         """The mean of several."""
+        every = cls.side_by_side(parts)
+        mean = float(np.mean([part.baseline for part in parts]))
+        return replace(every, value=every.value / len(parts), baseline=mean)
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence["Trees"]) -> "Trees":
+        """The trees of several, one after the other: their sum, without baselines."""
         size = max(part.value.shape[1] for part in parts)
 
         def together(name: str) -> Array:
@@ -104,13 +120,76 @@ class Trees:
             together("threshold"),
             together("left"),
             together("right"),
-            together("value") / len(parts),
-            float(np.mean([part.baseline for part in parts])),
+            together("value"),
+            0.0,
             max(part.depth for part in parts),
         )
 
     def predict(self, X: Array) -> NDArray[np.float64]:
         """The sum at each row."""
+        if TreePredictor is None:
+            return self._walked(X)
+        total = np.full(len(X), self.baseline)
+        if len(X) <= MAX_FEW_ROWS:
+            values = self.few(np.repeat(X, len(self.value), axis=0))
+            return total + values.reshape(len(X), len(self.value)).sum(1)
+        rows = np.ascontiguousarray(X, np.float64)
+        for tree in self._compiled:
+            total += tree.predict(rows, *NO_CATEGORIES, 1)
+        return total
+
+    def few(self, X: Array) -> NDArray[np.float64]:
+        """The value of tree t at row t, t + T, t + 2T, …, of T trees: one call for all of them."""
+        number = np.arange(len(X), dtype=np.float64) % len(self.value)
+        rows = np.concatenate([number[:, None], X], axis=1)
+        found: NDArray[np.float64] = self._as_one_tree.predict(rows, *NO_CATEGORIES, 1)
+        return found
+
+    @cached_property
+    def _compiled(self) -> list[Any]:
+        """scikit-learn's form of each tree."""
+        return [_compiled(self._nodes(number)) for number in range(len(self.value))]
+
+    @cached_property
+    def _as_one_tree(self) -> Any:
+        """All trees below one that sends a row to the tree whose number is its first column."""
+        parts, starts, end = [_fork(len(self.value))], [], len(self.value) - 1
+        for number in range(len(self.value)):
+            nodes = self._nodes(number)
+            nodes["feature_idx"] += 1
+            for side in ("left", "right"):
+                nodes[side] += end
+            starts.append(end)
+            parts.append(nodes)
+            end += len(nodes)
+        fork = parts[0]
+        for side in ("left", "right"):
+            to_tree = fork[side] >= len(fork)
+            fork[side][to_tree] = np.array(starts)[fork[side][to_tree] - len(fork)]
+        return _compiled(np.concatenate(parts))
+
+    def _nodes(self, number: int) -> Array:
+        """A tree as scikit-learn's records. A link that does not lead on ends in its node."""
+        size = int(max(self.left[number].max(), self.right[number].max())) + 1
+        own = np.arange(size)
+        nodes = np.zeros(size, PREDICTOR_RECORD_DTYPE)
+        nodes["value"], nodes["feature_idx"] = (
+            self.value[number, :size],
+            self.feature[number, :size],
+        )
+        nodes["num_threshold"] = self.threshold[number, :size]
+        nodes["left"], nodes["right"] = self.left[number, :size], self.right[number, :size]
+        nodes["is_leaf"] = (nodes["left"] <= own) | (nodes["right"] <= own)
+        return nodes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is computed again where it is needed."""
+        state = dict(self.__dict__)
+        for name in ("_compiled", "_as_one_tree"):
+            state.pop(name, None)
+        return state
+
+    def _walked(self, X: Array) -> NDArray[np.float64]:
         size = max(1, CHUNK_NUMBERS // max(1, len(self.value)))
         chunks = [self._predict(X[i : i + size]) for i in range(0, len(X), size)]
         return np.concatenate(chunks) if chunks else np.zeros(0)
@@ -157,3 +236,25 @@ class Trees:
         return cls(
             feature, numbers[0], left, others, numbers[1], float(baseline[0]), int(baseline[1])
         )
+
+
+def _compiled(nodes: Array) -> Any:
+    return TreePredictor(nodes, NO_CATEGORIES[0], NO_CATEGORIES[0])
+
+
+def _fork(count: int) -> Array:
+    """A tree by column 0, whose leaf for the value t is the node count − 1 + t."""
+    nodes = np.zeros(count - 1, PREDICTOR_RECORD_DTYPE)
+    open_ranges, free = [(0, count, 0)] if count > 1 else [], 1
+    while open_ranges:
+        first, last, place = open_ranges.pop()
+        middle = (first + last) // 2
+        nodes["num_threshold"][place] = middle - 0.5
+        for side, low, high in (("left", first, middle), ("right", middle, last)):
+            if high - low == 1:
+                nodes[side][place] = count - 1 + low
+            else:
+                nodes[side][place] = free
+                open_ranges.append((low, high, free))
+                free += 1
+    return nodes

@@ -12,7 +12,7 @@ from gpn.core.checks import require_level
 Array = NDArray[np.float64]
 
 GAUSSIAN_FREEDOM = 1e6  # stands in for infinitely many degrees of freedom
-BISECTIONS = 50
+MAX_STEPS, ROUNDING = 50, 4e-16  # of Newton's method: five, where no end is far off
 NODES = 40  # of the integral over a Student's t's random scale
 
 
@@ -36,9 +36,10 @@ class LabelDistribution:
 
     def std(self) -> Array:
         """The standard deviation of a new label: that of the function and the noise together."""
-        if self.known is None:
-            return self._frozen.std()
-        return np.sqrt(self._known * self._frozen.var() + (1 - self._known) * self._other**2)
+        variance = self._unit_variance * self.scale**2
+        if self.known is not None:
+            variance = self._known * variance + (1 - self._known) * self._other**2
+        return np.sqrt(variance)
 
     def pdf(self, y: Any) -> Array:
         return self._mixed(self._frozen.pdf(y), lambda: self._normal.pdf(y))
@@ -56,15 +57,40 @@ class LabelDistribution:
     def ppf(self, q: Any) -> Array:
         """The quantile q of each row; of a mixture it lies between those of its parts."""
         if self.known is None:
-            return self._frozen.ppf(q)
-        ends = np.broadcast_arrays(self._standard_ppf(q), self._other * special.ndtri(q))
-        low, high = np.minimum(*ends), np.maximum(*ends)
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            first = special.stdtr(self._freedom, middle / self.scale)
-            below = self._known * first + (1 - self._known) * special.ndtr(middle / self._other) < q
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return self.location + (low + high) / 2
+            is_normal = np.isinf(self.freedom)
+            student = self._standard_ppf(q)
+            return self.location + np.where(is_normal, self.scale * special.ndtri(q), student)
+        standard = self._standard_ppf(q)
+        ends = np.broadcast_arrays(standard, self._other * special.ndtri(q), self._known)
+        found, other = np.array(ends[0]), ends[1]
+        mixed = (ends[2] < 1) & (found != other)
+        if mixed.any():
+            found[mixed] = self._mixed_ppf(q, mixed, found[mixed], other[mixed])
+        return self.location + found
+
+    def _mixed_ppf(self, q: Any, rows: NDArray[np.bool_], first: Array, second: Array) -> Array:
+        """Newton's method from between two ends, and bisection where it would leave them."""
+
+        def those(values: Any) -> Array:
+            return np.broadcast_to(values, rows.shape)[rows]
+
+        scale, other, known, level = map(those, (self.scale, self._other, self._known, q))
+        freedom = those(self._freedom)
+        low, high = np.minimum(first, second), np.maximum(first, second)
+        value = known * first + (1 - known) * second
+        for _ in range(MAX_STEPS):
+            t, z = value / scale, value / other
+            gap = known * special.stdtr(freedom, t) + (1 - known) * special.ndtr(z) - level
+            slope = known / scale * _student_pdf(t, freedom) + (1 - known) / other * _normal_pdf(z)
+            low, high = np.where(gap < 0, value, low), np.where(gap < 0, high, value)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = value - gap / slope
+            inside = (step >= low) & (step <= high)  # false where the slope is 0
+            step = np.where(inside, step, (low + high) / 2)
+            moved, value = np.abs(step - value), step
+            if (moved <= ROUNDING * np.abs(value)).all():
+                break
+        return value
 
     def rvs(self, size: int = 1, random_state: Any = None) -> Array:
         """`size` labels of each row, along a last axis."""
@@ -129,7 +155,17 @@ class LabelDistribution:
         return self._known * first + (1 - self._known) * second()
 
     def _standard_ppf(self, q: Any) -> Array:
-        return self.scale * special.stdtrit(self._freedom, q)
+        freedom = np.atleast_1d(self._freedom)
+        if (freedom == freedom[:1]).all():  # one for all rows
+            freedom = freedom[:1]
+        return self.scale * special.stdtrit(freedom, q)
+
+    @property
+    def _unit_variance(self) -> Array:
+        """Of Student's t without a scale; infinite for two degrees of freedom or fewer."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            finite = self.freedom / (self.freedom - 2)
+        return np.where(np.isinf(self.freedom), 1.0, np.where(self.freedom > 2, finite, np.inf))
 
     @property
     def _known(self) -> Array:
@@ -152,3 +188,14 @@ class LabelDistribution:
     @property
     def _normal(self) -> Any:
         return stats.norm(self.location, self._other)
+
+
+def _student_pdf(t: Array, freedom: Array) -> Array:
+    log_norm = special.betaln(0.5, freedom / 2) + np.log(freedom) / 2
+    density: Array = np.exp(-(freedom + 1) / 2 * np.log1p(t**2 / freedom) - log_norm)
+    return density
+
+
+def _normal_pdf(z: Array) -> Array:
+    density: Array = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    return density

@@ -12,14 +12,12 @@ varies less: the `reference` scores are those of labels, drawn in by as much (`l
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -27,8 +25,9 @@ from sklearn.tree import ExtraTreeClassifier
 from sklearn.utils.class_weight import compute_sample_weight
 
 from gpn.estimators.closed_form.mean import few_threads
-from gpn.estimators.closed_form.trees import Trees
+from gpn.estimators.closed_form.trees import MAX_FEW_ROWS, Trees
 from gpn.estimators.ood.distances import N_DISTANCES, Distances
+from gpn.estimators.ood.joint import JointDistances
 from gpn.estimators.ood.outliers import table_outliers
 from gpn.estimators.ood.pool import MIN_ROWS, N_OLD_NUMBERS, Odds, PoolOdds, unlike_labels
 from gpn.saving.validation import check, finite_array
@@ -40,7 +39,6 @@ PARTS = 5
 PAIRS = tuple(combinations(range(PARTS), 2))  # the parts that each fit leaves out
 MIN_LABELS = 8
 MAX_SEED = np.iinfo(np.int32).max
-MIN_THREAD_ROWS = 1000
 MIN_SINGLE_SHARE = 0.05
 MAX_LABELS = 2000  # that distances are taken from
 MAX_POOL = 10_000  # and as many labels, for the trees that know the pool
@@ -129,9 +127,13 @@ class Member:
     def log_odds(self, rows: Rows) -> Rows:
         """Of an outlier against a label."""
         found = self.distances(rows)
+        return self.of_distances(found, self.trees.predict(joined(rows, found)))
+
+    def of_distances(self, found: Rows, shares: Rows) -> Rows:
+        """The same from the distances, and from the trees' probability of an outlier."""
         beyond = np.maximum((found[:, [0, 2]] - self.furthest).max(1), 0.0)
         least = np.minimum(CAP * (2 * beyond / FAR - 1), CAP)
-        odds: Rows = np.maximum(tree_log_odds(self.trees, joined(rows, found)), least) + beyond
+        odds: Rows = np.maximum(log_odds_of(shares), least) + beyond
         return odds
 
     def pool_log_odds(self, rows: Rows) -> Rows:
@@ -197,7 +199,11 @@ def joined(rows: Rows, distances: Rows) -> Rows:
 
 
 def tree_log_odds(trees: Trees, inputs: Rows) -> Rows:
-    odds: Rows = logit(np.clip(trees.predict(inputs), CLIP, 1 - CLIP))
+    return log_odds_of(trees.predict(inputs))
+
+
+def log_odds_of(shares: Rows) -> Rows:
+    odds: Rows = logit(np.clip(shares, CLIP, 1 - CLIP))
     return odds
 
 
@@ -326,13 +332,57 @@ class Detector:
 
     def _log_odds(self, scaled: Rows, part: NDArray[np.int64] | None = None) -> Rows:
         """Of scaled rows; with their `part`, pool trees that have seen them do not count."""
-        odds: Rows = mean_score([member.log_odds for member in self.members], scaled)
+        odds = self._outlier_log_odds(scaled)
         if self.pool is None:
             return odds
         scores = [member.pool_log_odds for member in self.members]
         if part is None:
-            return self.pool.add(odds, mean_score(scores, scaled))
+            return self.pool.add(odds, np.mean([score(scaled) for score in scores], axis=0))
         return self.pool.add(odds, unseen_scores(scores, scaled, part).mean(0))
+
+    def _outlier_log_odds(self, scaled: Rows) -> Rows:
+        """The mean over members."""
+        distances = self._joint_distances(scaled)
+        if len(scaled) <= MAX_FEW_ROWS:
+            return self._log_odds_of_few(scaled, distances)
+        inputs = joined(scaled, distances[0])
+        total = np.zeros(len(scaled))
+        for member, found in zip(self.members, distances, strict=True):
+            inputs[:, -N_DISTANCES:] = found
+            total += member.of_distances(found, member.trees.predict(inputs))
+        return total / len(self.members)
+
+    def _log_odds_of_few(self, scaled: Rows, distances: Rows) -> Rows:
+        """The same, with the trees of all members in one call."""
+        counts = [len(member.trees.value) for member in self.members]
+        columns = np.broadcast_to(np.arcsinh(scaled), (len(distances), *scaled.shape))
+        inputs = np.concatenate([columns, distances], axis=2).swapaxes(0, 1)
+        values = self._trees.few(np.repeat(inputs, counts, axis=1).reshape(-1, inputs.shape[2]))
+        starts = np.cumsum([0, *counts[:-1]])
+        shares = np.add.reduceat(values.reshape(len(scaled), sum(counts)), starts, axis=1)
+        each = [
+            member.of_distances(distances[i], shares[:, i] + member.trees.baseline)
+            for i, member in enumerate(self.members)
+        ]
+        mean: Rows = np.mean(each, axis=0)
+        return mean
+
+    @cached_property
+    def _joint_distances(self) -> JointDistances:
+        distances = [member.distances for member in self.members]
+        return JointDistances.of(self.labels, self.part, PAIRS, distances)
+
+    @cached_property
+    def _trees(self) -> Trees:
+        """Those of all members, one after the other."""
+        return Trees.side_by_side([member.trees for member in self.members])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is computed again where it is needed."""
+        state = dict(self.__dict__)
+        for name in ("_joint_distances", "_trees", "_gate_ends"):
+            state.pop(name, None)
+        return state
 
     def probability(self, log_odds: Rows) -> Rows:
         """P(outlier | x) for the assumed share of outliers."""
@@ -349,10 +399,15 @@ class Detector:
 
         With a pool the trees have seen real rows of both kinds, and the gate begins earlier.
         """
-        ends = TYPICAL if self.pool is None else POOL_TYPICAL
-        low, high = np.quantile(self.reference, ends)
+        low, high = self._gate_ends
         beyond: Rows = np.clip((log_odds - low) / max(high - low, 1e-9), 0.0, 1.0)
         return beyond
+
+    @cached_property
+    def _gate_ends(self) -> tuple[float, float]:
+        ends = TYPICAL if self.pool is None else POOL_TYPICAL
+        low, high = np.quantile(self.reference, ends)
+        return float(low), float(high)
 
     def arrays(self) -> dict[str, Array]:
         """Everything, by name; distances are computed again from the labels."""
@@ -409,18 +464,6 @@ class Detector:
 def _trees(arrays: Mapping[str, Array], prefix: str, width: int) -> Trees:
     stored = {name: arrays[f"{prefix}{name}"] for name in ("links", "numbers", "baseline")}
     return Trees.from_arrays(stored, width)
-
-
-def mean_score(scores: Sequence[Callable[[Rows], Rows]], rows: Rows) -> Rows:
-    """The mean over members; many rows are scored in as many threads as torch has."""
-    threads = torch.get_num_threads() if len(rows) >= MIN_THREAD_ROWS else 1
-    if threads == 1:
-        found = [score(rows) for score in scores]
-    else:
-        with ThreadPoolExecutor(threads) as executor:
-            found = list(executor.map(lambda score: score(rows), scores))
-    mean: Rows = np.mean(found, axis=0)
-    return mean
 
 
 def unseen_scores(

@@ -70,5 +70,8 @@ class Spread:
 
     def _cdf(self, y: Rows) -> Rows:
         z = (y - self.location) / self.scale
-        found: Rows = np.where(np.isinf(self.freedom), ndtr(z), stdtr(self.freedom, z))
+        is_normal = np.isinf(self.freedom)
+        found: Rows = ndtr(z)
+        if not is_normal.all():
+            found = np.where(is_normal, found, stdtr(self.freedom, z))
         return found

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 MAX_EXACT_ROWS = 1000
 SAMPLE_JITTER = 1e-8
+CPU_CHUNK_ROWS = 1024
 
 
 class GPNPosterior(Posterior):
@@ -190,20 +191,23 @@ class ClosedFormPosterior(GaussianPosterior, GPNPosterior):
 
     def moments(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> tuple[Outputs, Outputs]:
         """In closed form; `n` and `rng` play no part."""
-        rows, size = self._rows(x), len(self.generator.landmarks)
+        rows = self._rows(x)
         with torch.no_grad():
-            means, variances = zip(
-                *map_chunks(self.generator.moments, rows, chunk_size(size, self.device, len(rows))),
-                strict=True,
-            )
+            chunks = map_chunks(self.generator.moments, rows, self._chunk_rows(len(rows)))
+        means, variances = zip(*chunks, strict=True)
         return join_chunks(list(means)), join_chunks(list(variances))
 
     def mean(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Outputs:
         """The mean alone, at a fraction of the variance's cost."""
-        rows, size = self._rows(x), len(self.generator.landmarks)
+        rows = self._rows(x)
         with torch.no_grad():
-            chunks = map_chunks(self.generator.mean, rows, chunk_size(size, self.device, len(rows)))
+            chunks = map_chunks(self.generator.mean, rows, self._chunk_rows(len(rows)))
         return join_chunks(chunks)
+
+    def _chunk_rows(self, n_rows: int) -> int:
+        """So many that, on a CPU, what belongs to them and to all landmarks stays in its caches."""
+        size = chunk_size(len(self.generator.landmarks), self.device, n_rows)
+        return size if self.device.type == "cuda" else min(size, CPU_CHUNK_ROWS)
 
     @torch.no_grad()
     def covariance(self, x: Any, n: int = MOMENT_DRAWS, rng: Rng = 0) -> Float[Tensor, "o n n"]:

@@ -16,6 +16,7 @@ Many labels enter through sums over features φ(x) = L⁻¹ K_Ux of some landmar
 A label of weight c has the noise σ²/c: its diagonal of C Cᵀ, and its terms of the sums times c.
 """
 
+import copy
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
@@ -32,6 +33,7 @@ from gpn.methods.gpn.model.generator import Generator
 
 LANDMARK_JITTER = 1e-7  # of the prior's mean variance; without noise K_UU is nearly singular
 FEATURE_SEED = 0
+BAND = 128  # rows of a triangular root at a time: about half of the work, while products are large
 Square = Float[Tensor, "m m"]
 LabelWeights = Float[Tensor, "n"]
 
@@ -77,7 +79,7 @@ class KernelGenerator(Generator):
         return dict(self.__dict__)
 
     def _forget(self) -> None:
-        for name in ("_features", "_landmark_features", "_spread"):
+        for name in ("_features", "_landmark_features", "_spread", "_is_triangular"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -93,8 +95,26 @@ class KernelGenerator(Generator):
         """Mean and variance over z ~ N(0, I), without features."""
         cross = self.prior.kernel(self.landmarks, x)
         mean = self.prior.mean(x, self.n_outputs) + cross.T @ self.weights
-        variance = self.prior.variance(x) - (self.root @ cross).square().sum(0)
+        variance = self.prior.variance(x) - self._told(cross)
         return mean, variance.clamp_min(0.0)[:, None].expand_as(mean)
+
+    def _told(self, cross: Float[Tensor, "m n"]) -> Float[Tensor, "n"]:
+        """‖R K_Ux‖², the variance that the labels take away.
+
+        R has zeros above its diagonal where it is the inverse of a Cholesky factor: of a band of
+        its rows, only the columns up to its last row count.
+        """
+        band = BAND if self._is_triangular else len(cross)
+        total = cross.new_zeros(cross.shape[1])
+        for start in range(0, len(cross), band):
+            end = start + band if self._is_triangular else len(cross)
+            told = self.root[start : start + band, :end] @ cross[:end]
+            total += torch.einsum("mn,mn->n", told, told)
+        return total
+
+    @cached_property
+    def _is_triangular(self) -> bool:
+        return len(self.root) > BAND and bool((self.root.triu(1) == 0).all())
 
     def covariance(self, x: Inputs) -> Float[Tensor, "n n"]:
         """K_xx − K_xU RᵀR K_Ux, the same for each output."""
@@ -181,9 +201,31 @@ class FeatureSums:
         for x, y, *weights in chunks:
             features = self._features(x)
             weighted = features * weights[0] if weights else features
-            self.squares += weighted @ features.T
+            self._add_squares(weighted, features)
             self.products += weighted @ (y - self.prior.mean(x, y.shape[1]))
         return self
+
+    def _add_squares(self, weighted: Float[Tensor, "m n"], features: Float[Tensor, "m n"]) -> None:
+        """Add Σ c φφᵀ: a band of rows up to its diagonal, which are the columns above it, too."""
+        for start in range(0, len(features), BAND):
+            end = start + BAND
+            block = weighted[start:end] @ features[:end].T
+            self.squares[start:end, :end] += block
+            self.squares[:start, start:end] += block[:, :start].T
+
+    def emptied(self) -> "FeatureSums":
+        """The same features, and sums over no labels."""
+        other = copy.copy(self)
+        other.squares = torch.zeros_like(self.squares)
+        other.products = torch.zeros_like(self.products)
+        return other
+
+    def plus(self, other: "FeatureSums") -> "FeatureSums":
+        """The sums over the labels of both; the features must be the same."""
+        both = copy.copy(self)
+        both.squares = self.squares + other.squares
+        both.products = self.products + other.products
+        return both
 
     def moments(self, x: Inputs) -> tuple[Outputs, Outputs]:
         """Mean and variance given the labels so far, at a few rows."""

@@ -1,0 +1,1 @@
+"""Models of tables for other engines: batches, folders, fits over partitions, and ONNX."""
