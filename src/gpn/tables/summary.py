@@ -1,5 +1,6 @@
 """How well a fit predicts labels that it left out, beside a baseline. Nothing is fitted again."""
 
+import math
 import warnings
 from typing import Any
 
@@ -66,7 +67,7 @@ def _of_numbers(estimator: Any, x: Array, y: Array, unseen: UnseenLabels) -> dic
         "rmse": error**0.5,
         "ridge_rmse": ridge**0.5,
         "nll": -float(np.mean(distribution.logpdf(labels))),
-        "ridge_nll": 0.5 * float(np.log(2 * np.pi * np.e * max(ridge, 1e-300))),
+        "ridge_nll": 0.5 * math.log(2 * math.pi * math.e * max(ridge, 1e-300)),
         "coverage_95": float(np.mean((low <= labels) & (labels <= high))),
     }
 
