@@ -380,7 +380,7 @@ class Detector:
     def __getstate__(self) -> dict[str, Any]:
         """Without what is computed again where it is needed."""
         state = dict(self.__dict__)
-        for name in ("_joint_distances", "_trees", "_gate_ends"):
+        for name in ("_joint_distances", "_trees", "_gate_ends", "_repeated_values"):
             state.pop(name, None)
         return state
 

@@ -194,10 +194,8 @@ class FeatureSums:
         self.squares = torch.zeros_like(gram)
         self.products = gram.new_zeros(len(gram), n_outputs)
 
-    def add(
-        self, chunks: Iterable[tuple[Inputs, Outputs] | tuple[Inputs, Outputs, LabelWeights]]
-    ) -> "FeatureSums":
-        """Chunks are rows, labels and, where these have them, weights."""
+    def add(self, chunks: Iterable[tuple[Tensor, ...]]) -> "FeatureSums":
+        """Chunks, of any sizes, are rows, labels and, where these have them, weights."""
         for x, y, *weights in chunks:
             features = self._features(x)
             weighted = features * weights[0] if weights else features
