@@ -187,7 +187,8 @@ class GPCPosterior(Posterior):
         """K − φᵀφ + φᵀ S⁻¹ φ."""
         features = self.features(rows)
         half = torch.linalg.solve_triangular(self.factor, features, upper=False)
-        return self.features.kernel(rows, rows) - features.T @ features + half.T @ half
+        given_landmarks = self.features.kernel(rows, rows).addmm_(features.T, features, alpha=-1)
+        return given_landmarks.addmm_(half.T, half)
 
     def _prior_functions(self, n: int, rng: torch.Generator) -> Any:
         """n functions of the prior of g: wide networks of one output, times √2."""

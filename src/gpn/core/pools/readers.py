@@ -231,7 +231,8 @@ def _damaged(path: Path, kind: str) -> ValueError:
 
 
 def _check_array(array: Any, name: str) -> None:
-    if not isinstance(array, np.memmap) or array.ndim < 2 or array.dtype.kind not in "fiub":
+    is_map = isinstance(array, np.memmap) and array.ndim >= 2 and array.dtype.kind in "fiub"
+    if not is_map or 0 in array.shape[1:]:
         found = f"shape {getattr(array, 'shape', None)}, dtype {getattr(array, 'dtype', None)}"
         raise ValueError(
             f"{name} must hold rows of numbers, shape (n, d) or (n, ...), at least one, got "

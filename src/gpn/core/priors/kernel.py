@@ -36,10 +36,12 @@ def erf_expectation(cross: Entries, left: Entries, right: Entries) -> Entries:
 
 def relu_expectation(cross: Entries, left: Entries, right: Entries) -> Entries:
     """E[relu(u) relu(u')] = √(K_uu K_vv) (sin t + (π − t) cos t) / 2π (Cho and Saul 2009)."""
-    scale = (left * right).sqrt()
-    cosine = (cross / scale.clamp_min(1e-30)).clamp(-1.0, 1.0 - 1e-12)  # acos has no slope at 1
-    angle = cosine.acos()
-    return scale * (angle.sin() + (math.pi - angle) * cosine) / (2 * math.pi)
+    lengths = left.sqrt(), right.sqrt()
+    first, second = (length.clamp_min(1e-15).reciprocal() for length in lengths)
+    cosine = (cross * first * second).clamp(-1.0, 1.0 - 1e-12)  # acos has no slope at 1
+    sine = (1 - cosine.square()).sqrt()
+    size = torch.addcmul(sine, math.pi - cosine.acos(), cosine)
+    return size * (lengths[0] / (2 * math.pi)) * lengths[1]
 
 
 def tanh_expectation(cross: Entries, left: Entries, right: Entries) -> Entries:
@@ -85,7 +87,8 @@ def mlp_kernel(
     expectation = EXPECTATIONS[activation]
     cross, on_left, on_right = _linear(left, right, variances[0], bias_variances[0])
     for variance, bias in zip(variances[1:], bias_variances[1:], strict=True):
-        cross = variance * expectation(cross, on_left, on_right) + bias
+        cross = variance * expectation(cross, on_left, on_right)
+        cross = cross + bias if bias else cross
         on_left = variance * expectation(on_left, on_left, on_left) + bias
         on_right = variance * expectation(on_right, on_right, on_right) + bias
     return cross
