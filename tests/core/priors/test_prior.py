@@ -13,6 +13,7 @@ import gpn
 from gpn.core.priors import prior as prior_module
 from gpn.core.priors.kernel import tanh_expectation
 from gpn.core.priors.prior import Prior, PriorSpec
+from gpn.core.types import as_generator
 
 IMAGES = torch.randn(3, 2, 5, 4, generator=torch.Generator().manual_seed(0))
 
@@ -215,3 +216,15 @@ def test_relu_kernel_vanishes_at_the_origin(dtype: torch.dtype) -> None:
     spec = gpn.MLPPrior(activation="relu", bias_variance=(0.0, 0.0))
     x = torch.tensor([[0.0], [1.0]], dtype=dtype)
     assert spec.kernel(x, x)[0].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "erf"])
+def test_a_kernel_of_many_rows_is_that_of_its_chunks(
+    activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prior = gpn.MLPPrior(activation=activation)
+    left, right = torch.randn(2, 50, 3, generator=as_generator(0), dtype=torch.float64)
+    whole = prior.kernel(left, right)
+    monkeypatch.setattr("gpn.core.priors.kernel.CACHED_NUMBERS", 7 * len(right))
+    torch.testing.assert_close(prior.kernel(left, right), whole)
+    assert prior.kernel(left.requires_grad_(), right).requires_grad

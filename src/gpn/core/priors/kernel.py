@@ -23,6 +23,7 @@ KOLMOGOROV_NODES = (
     *(0.4802495871659744, 0.6964366410056391, 0.994254459605051),
     *(1.3764110250492927, 1.838221608651141, 2.412921683257322),
 )
+CACHED_NUMBERS = 2**17  # of a chunk of a kernel, which stays in a core's cache from layer to layer
 KOLMOGOROV_WEIGHTS = (
     *(0.09254474724483519, 0.42135677579134684, 0.3724900451435152),
     *(0.10483526446563918, 0.008660137818597903, 0.00011302953606488132),
@@ -84,6 +85,10 @@ def mlp_kernel(
     activation: str,
 ) -> Float[Tensor, "n m"]:
     """Cov[f(x), f(x')] of an infinitely wide MLP with one weight variance per fan-in and layer."""
+    rows = max(1, CACHED_NUMBERS // max(1, len(right)))
+    if rows < len(left) and left.device.type == "cpu" and not _needs_gradients(left, right):
+        rest = right, variances, bias_variances, activation
+        return torch.cat([mlp_kernel(chunk, *rest) for chunk in left.split(rows)])
     expectation = EXPECTATIONS[activation]
     cross, on_left, on_right = _linear(left, right, variances[0], bias_variances[0])
     for variance, bias in zip(variances[1:], bias_variances[1:], strict=True):
@@ -92,6 +97,10 @@ def mlp_kernel(
         on_left = variance * expectation(on_left, on_left, on_left) + bias
         on_right = variance * expectation(on_right, on_right, on_right) + bias
     return cross
+
+
+def _needs_gradients(*rows: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(part.requires_grad for part in rows)
 
 
 def mlp_variance(
